@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+// A piece of work in a stream's queue, and what it may report while it runs.
+#ifndef ACLGRAD_RUNTIME_WORK_H_
+#define ACLGRAD_RUNTIME_WORK_H_
+
+#include <string>
+
+namespace aclgrad {
+
+// Where running work leaves what it found wrong in the data (a bad index, for example). The first
+// message a task reports is kept; the next synchronise that waits for the task returns it.
+class DataErrors {
+ public:
+  virtual void report(std::string message) = 0;
+
+ protected:
+  ~DataErrors() = default;
+};
+
+// Work is queued by its owner pointer, so enqueueing allocates nothing. It is destroyed right after
+// it ran, by the thread that ran it (or unrun, when its stream is abandoned at process exit).
+class Work {
+ public:
+  virtual ~Work() = default;
+  // Runs in the default floating-point environment. Must not throw.
+  virtual void run(DataErrors& errors) noexcept = 0;
+
+  Work* next = nullptr;  // the queue's link
+};
+
+}  // namespace aclgrad
+
+#endif  // ACLGRAD_RUNTIME_WORK_H_

@@ -1,0 +1,41 @@
+# SPDX-License-Identifier: Apache-2.0
+# add_operator(name): the fixed files of src/ops/<name> become part of libopapi, a test program and a
+# part of the bench. Nothing else in the tree needs to know the operator. Tests that go over all
+# operators read the global property ACLGRAD_OPERATORS.
+
+set(ACLGRAD_OPERATOR_ROLES
+  README.md problem.h problem.cpp api.cpp tree.h cpu.cpp reference.h cases.h test.cpp bench.cpp)
+
+function(add_operator name)
+  set(folder ${CMAKE_CURRENT_SOURCE_DIR}/${name})
+  if(NOT EXISTS ${folder})
+    message(STATUS "operator ${name}: not there yet")
+    return()
+  endif()
+  foreach(role IN LISTS ACLGRAD_OPERATOR_ROLES)
+    if(NOT EXISTS ${folder}/${role})
+      message(WARNING "operator ${name} lacks src/ops/${name}/${role}")
+    endif()
+  endforeach()
+  if(NOT EXISTS ${PROJECT_SOURCE_DIR}/include/aclnnop/aclnn_${name}.h)
+    message(WARNING "operator ${name} lacks include/aclnnop/aclnn_${name}.h")
+  endif()
+
+  foreach(role IN ITEMS problem.cpp api.cpp cpu.cpp)
+    if(EXISTS ${folder}/${role})
+      target_sources(opapi PRIVATE ${folder}/${role})
+    endif()
+  endforeach()
+  set_source_files_properties(${folder}/cpu.cpp PROPERTIES
+    COMPILE_OPTIONS "${ACLGRAD_KERNEL_OPTIONS}")
+  set_property(GLOBAL APPEND PROPERTY ACLGRAD_OPERATORS ${name})
+
+  if(ACLGRAD_DEVELOPER_MODE)
+    if(EXISTS ${folder}/test.cpp)
+      add_aclgrad_test(${name}_test ${folder}/test.cpp)
+    endif()
+    if(EXISTS ${folder}/bench.cpp)
+      set_property(GLOBAL APPEND PROPERTY ACLGRAD_BENCH_SOURCES ${folder}/bench.cpp)
+    endif()
+  endif()
+endfunction()

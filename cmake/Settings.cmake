@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: Apache-2.0
+# aclgrad_settings: what every own target is compiled with.
+# add_aclgrad_library(name sources...): a library of the toolkit with the export rules.
+
+add_library(aclgrad_settings INTERFACE)
+target_compile_features(aclgrad_settings INTERFACE cxx_std_20 c_std_11)
+target_link_libraries(aclgrad_settings INTERFACE aclgrad_warnings Threads::Threads)
+# g++ fuses a*b+c by itself where the instruction set has it; the results would then depend on the
+# instruction set.
+target_compile_options(aclgrad_settings INTERFACE -ffp-contract=off)
+
+if(ACLGRAD_SANITIZE STREQUAL "address")
+  set(sanitizer_flags -fsanitize=address,undefined -fno-sanitize-recover=all
+                      -fno-omit-frame-pointer)
+elseif(ACLGRAD_SANITIZE STREQUAL "thread")
+  set(sanitizer_flags -fsanitize=thread -fno-omit-frame-pointer)
+  # The packaged oneTBB is not instrumented: its loops give false reports, and a suppression would
+  # hide ours. parallel.h then runs on plain threads.
+  target_compile_definitions(aclgrad_settings INTERFACE ACLGRAD_THREADS_TWIN=1)
+elseif(NOT ACLGRAD_SANITIZE STREQUAL "none")
+  message(FATAL_ERROR "ACLGRAD_SANITIZE must be none, address or thread, is ${ACLGRAD_SANITIZE}")
+endif()
+target_compile_options(aclgrad_settings INTERFACE ${sanitizer_flags})
+target_link_options(aclgrad_settings INTERFACE ${sanitizer_flags})
+
+# Kernels are compiled with -O3 in every build that is not sanitized: -O2 doubles the time of short
+# rows.
+set(ACLGRAD_KERNEL_OPTIONS "")
+if(ACLGRAD_SANITIZE STREQUAL "none")
+  set(ACLGRAD_KERNEL_OPTIONS -O3)
+endif()
+
+function(hide_symbols target)
+  set_target_properties(${target} PROPERTIES
+    CXX_VISIBILITY_PRESET hidden
+    C_VISIBILITY_PRESET hidden
+    VISIBILITY_INLINES_HIDDEN ON
+    POSITION_INDEPENDENT_CODE ON)
+endfunction()
+
+function(add_aclgrad_library name)
+  add_library(${name} SHARED ${ARGN})
+  add_library(aclgrad::${name} ALIAS ${name})
+  hide_symbols(${name})
+  target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR}/src)
+  # aclgrad_settings is for our own compile only; consumers are plain C++11 or C11 programs.
+  target_link_libraries(${name} PUBLIC aclgrad_headers PRIVATE $<BUILD_INTERFACE:aclgrad_settings>)
+  # --no-as-needed: a program may look up aclCreateTensor on the handle of libopapi, so the
+  # dependency must stand in the file. nodelete: worker threads must not lose their code by dlclose.
+  target_link_options(${name} PRIVATE
+    LINKER:--no-as-needed
+    LINKER:-z,nodelete
+    LINKER:--version-script=${PROJECT_SOURCE_DIR}/cmake/private.map
+    $<$<STREQUAL:${ACLGRAD_SANITIZE},none>:LINKER:-z,defs>)
+  set_target_properties(${name} PROPERTIES
+    LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/lib64
+    LINK_DEPENDS ${PROJECT_SOURCE_DIR}/cmake/private.map
+    BUILD_RPATH_USE_ORIGIN ON
+    INSTALL_RPATH "$ORIGIN")
+  install(TARGETS ${name} EXPORT aclgradTargets LIBRARY DESTINATION lib64)
+endfunction()
+
+# add_library_alias(alias target): the alias' file name as a symbolic link, in build and install.
+function(add_library_alias alias target)
+  add_custom_command(TARGET ${target} POST_BUILD
+    COMMAND ${CMAKE_COMMAND} -E create_symlink lib${target}.so
+            ${PROJECT_BINARY_DIR}/lib64/lib${alias}.so
+    VERBATIM)
+  install(FILES ${PROJECT_BINARY_DIR}/lib64/lib${alias}.so DESTINATION lib64)
+endfunction()
+
+# Temporary, while the floors are being filled: those of the files that exist; if none does, an
+# empty source.
+function(existing_sources result)
+  set(found "")
+  foreach(file IN LISTS ARGN)
+    if(EXISTS ${CMAKE_CURRENT_SOURCE_DIR}/${file})
+      list(APPEND found ${file})
+    endif()
+  endforeach()
+  if(NOT found)
+    file(WRITE ${CMAKE_CURRENT_BINARY_DIR}/empty.cpp "")
+    set(found ${CMAKE_CURRENT_BINARY_DIR}/empty.cpp)
+  endif()
+  set(${result} ${found} PARENT_SCOPE)
+endfunction()

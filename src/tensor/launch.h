@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+// How an operator plugs into the two phases. Its phase one describes the launch: which tensors,
+// which strided forms its kernel reads in place, which workspace it wants, and the closed call that
+// computes. Everything else is common to all operators and happens here: bounds and overlap of the
+// addresses, packing of other views, in-place rules, the executor, the queue, the verbose line.
+#ifndef ACLGRAD_TENSOR_LAUNCH_H_
+#define ACLGRAD_TENSOR_LAUNCH_H_
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "aclnn/acl_meta.h"
+#include "base/status.h"
+#include "base/view.h"
+#include "runtime/work.h"
+#include "tensor/operand.h"
+
+namespace aclgrad {
+
+// Which views a kernel takes as they are; any other view of that operand is packed to (unpacked
+// from) a contiguous copy in the workspace around the call.
+struct Layout {
+  // The last `contiguous_dims` dimensions must be one dense run; those before may have any strides.
+  // 0: any strides at all. 8: the whole tensor must be contiguous.
+  int contiguous_dims = 0;
+};
+inline constexpr Layout kAnyStrides{0};
+inline constexpr Layout kDense{kMaxRank};
+constexpr Layout rows_of(int contiguous_dims) { return Layout{contiguous_dims}; }
+
+inline constexpr size_t kMaxOperands = 16;
+inline constexpr size_t kMaxRegions = 16;
+
+class Launch;
+
+// What the closed call is given when it runs, on some thread, in the default floating-point
+// environment. Indices are those that Launch::input, output and book returned.
+class Run {
+ public:
+  // Address of element (0, 0, ...) of the view that Launch::view(operand) describes; null for an
+  // absent operand or one without elements.
+  void* address(int operand) const { return addresses_[static_cast<size_t>(operand)]; }
+  template <class T>
+  T* get(int operand) const {
+    return static_cast<T*>(address(operand));
+  }
+  // A booked region, 64-byte aligned, uninitialised.
+  void* region(int booking) const { return regions_[static_cast<size_t>(booking)]; }
+  DataErrors& errors() const { return *errors_; }
+
+ private:
+  friend class Launch;
+  friend class LaunchWork;
+  std::array<void*, kMaxOperands> addresses_{};
+  std::array<void*, kMaxRegions> regions_{};
+  DataErrors* errors_ = nullptr;
+};
+
+// Filled by an operator in phase one, immutable afterwards; shared by all runs of a repeatable
+// executor.
+class Launch {
+ public:
+  explicit Launch(const char* op);  // "aclnnLayerNormBackward"
+
+  // Tensor parameters in the order of the signature; an absent optional one is registered too (it
+  // keeps its number for aclSet...TensorAddr). Each returns the index of the operand.
+  int input(const Operand& operand, Layout layout);
+  int output(const Operand& operand, Layout layout);
+  // A parameter that is only checked and never touched (bias of LayerNorm, a masked-off output).
+  int unused(const Operand& operand, bool is_output = false);
+
+  // `output` may be the very same view as `input` (address, strides, shape and dtype).
+  void allow_in_place(int output, int input);
+
+  // The view the kernel will get: the operand's own, or a contiguous one when it is packed.
+  View view(int operand) const;
+  bool packed(int operand) const;
+
+  // Books workspace; the region is fetched with Run::region.
+  int book(int64_t bytes);
+
+  // The problem in the bench grammar, "layer_norm_backward/f16/4096x1024", and the bytes that the
+  // computation moves at least: for the verbose line. Needed only while aclgrad_verbose() is true.
+  void describe(std::string problem, int64_t bytes);
+
+  // The computation. May not throw and may not refuse; data errors go to Run::errors().
+  // Not set: nothing to do (empty tensors), the checks of phase two still apply.
+  void call(std::function<void(const Run&)> body);
+
+  struct State;
+  const State& state() const { return *state_; }
+  State& state() { return *state_; }
+
+ private:
+  std::shared_ptr<State> state_;
+};
+
+// Phase one: null checks of the two out-pointers come first with everything else of that kind, so
+// `body` gets them as they are: it must call check_outputs() among its null checks. `body` fills the
+// launch or refuses; then bounds and overlap are checked as far as addresses are known, the executor
+// is made, and only then *workspace_size and *executor are written.
+Status check_outputs(const char* op, const uint64_t* workspace_size, aclOpExecutor* const* executor);
+Status plan_phase(const char* op, uint64_t* workspace_size, aclOpExecutor** executor,
+                  const std::function<Status(Launch&)>& body) noexcept;
+
+// Phase two of every operator: the checks of interface order, then the work is queued.
+Status run_phase(const char* op, void* workspace, uint64_t workspace_size, aclOpExecutor* executor,
+                 aclrtStream stream) noexcept;
+
+}  // namespace aclgrad
+
+#endif  // ACLGRAD_TENSOR_LAUNCH_H_

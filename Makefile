@@ -1,0 +1,66 @@
+# SPDX-License-Identifier: Apache-2.0
+# A thin front over the CMake presets. `make` alone lists the targets.
+
+PREFIX ?= build/prefix
+# ORACLE=off: leave out the checks against PyTorch.
+ORACLE ?= on
+# TEXT=file: the text the demo computes on, in place of the King James Bible.
+TEXT ?=
+
+export CMAKE_CXX_COMPILER_LAUNCHER ?= $(shell command -v ccache)
+export CMAKE_C_COMPILER_LAUNCHER ?= $(CMAKE_CXX_COMPILER_LAUNCHER)
+
+help:
+	@echo 'make demo                 build, install below build/, run the examples, compute on a real book'
+	@echo 'make test [ORACLE=off]    build and run all tests'
+	@echo 'make install PREFIX=dir   the toolkit: headers, libraries, set_env.sh'
+	@echo 'make bench                the speed of all operators'
+	@echo 'make asan, make tsan      the tests under the sanitizers'
+	@echo 'make format, make lint    clang-format (changes files), clang-tidy'
+	@echo 'make clean                remove build/'
+
+demo:
+	scripts/setup.sh build demo
+	cmake --preset toolkit
+	cmake --build --preset toolkit
+	cmake --install build/toolkit --prefix build/prefix
+	scripts/demo.sh build/prefix $(TEXT)
+
+test:
+	scripts/setup.sh build test
+	scripts/oracle.sh $(ORACLE)
+	cmake --preset dev -DACLGRAD_ORACLE=$(ORACLE)
+	cmake --build --preset dev
+	ctest --preset dev
+
+install:
+	scripts/setup.sh build
+	cmake --preset toolkit
+	cmake --build --preset toolkit
+	cmake --install build/toolkit --prefix '$(PREFIX)'
+
+bench:
+	scripts/setup.sh build test
+	cmake --preset release
+	cmake --build --preset release --target aclgrad_bench
+	build/release/bench/aclgrad_bench
+
+asan tsan:
+	scripts/setup.sh build test
+	cmake --preset $@
+	cmake --build --preset $@
+	ctest --preset $@
+
+format:
+	scripts/setup.sh lint
+	scripts/format.sh
+
+lint:
+	scripts/setup.sh build test lint
+	cmake --preset dev
+	scripts/lint.sh build/dev
+
+clean:
+	cmake -E rm -rf build
+
+.PHONY: help demo test install bench asan tsan format lint clean

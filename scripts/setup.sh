@@ -1,0 +1,91 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# setup.sh group...: installs what is missing of the groups build, test, demo and lint with apt, as
+# root or through sudo. Without apt it lists what is missing and fails. Says nothing when all is there.
+set -euo pipefail
+
+declare -A groups=(
+  [build]="g++ cmake ninja-build pkg-config libhwy-dev libtbb-dev"
+  [test]="libgtest-dev libbenchmark-dev binutils util-linux python3 python3-venv"
+  [demo]="bible-kjv"
+  [lint]="clang-format-14 clang-tidy-14"
+)
+
+packages=()
+for group in "$@"; do
+  if [[ -z ${groups[$group]:-} ]]; then
+    echo "setup.sh: no group '$group'; there are: ${!groups[*]}" >&2
+    exit 1
+  fi
+  read -ra of_group <<<"${groups[$group]}"
+  packages+=("${of_group[@]}")
+done
+
+includes() { # header: whether the C++ compiler finds it
+  echo "#include <$1>" | c++ -std=c++20 -E -x c++ - >/dev/null 2>&1
+}
+
+# Whether what the package is for is there, whoever brought it.
+works() {
+  case $1 in
+    g++) command -v c++ ;;
+    cmake) command -v cmake ;;
+    ninja-build) command -v ninja ;;
+    pkg-config) command -v pkg-config ;;
+    libhwy-dev) includes hwy/highway.h ;;
+    libtbb-dev) includes oneapi/tbb/scalable_allocator.h ;;
+    libgtest-dev) includes gtest/gtest.h ;;
+    libbenchmark-dev) includes benchmark/benchmark.h ;;
+    binutils) command -v readelf ;;
+    util-linux) command -v setarch ;;
+    python3) command -v python3 ;;
+    python3-venv) python3 -c 'import ensurepip, venv' ;;
+    bible-kjv) command -v bible ;;
+    *) command -v "$1" ;;
+  esac >/dev/null 2>&1
+}
+
+missing=()
+for package in "${packages[@]}"; do
+  if command -v dpkg-query >/dev/null; then
+    status=$(dpkg-query -W -f='${db:Status-Status}' "$package" 2>/dev/null || true)
+    [[ $status == installed ]] || missing+=("$package")
+  else
+    works "$package" || missing+=("$package")
+  fi
+done
+[[ ${#missing[@]} -gt 0 ]] || exit 0
+
+list() {
+  echo "Install these (names of Debian's packages) and run the command again:" >&2
+  printf '  %s\n' "${missing[@]}" >&2
+}
+
+if ! command -v apt-get >/dev/null; then
+  echo "setup.sh: no apt-get here." >&2
+  list
+  exit 1
+fi
+as_root=()
+if [[ $(id -u) -ne 0 ]]; then
+  if ! command -v sudo >/dev/null; then
+    echo "setup.sh: neither root nor sudo." >&2
+    list
+    exit 1
+  fi
+  as_root=(sudo)
+fi
+
+echo "Installing with apt: ${missing[*]}"
+log=$(mktemp)
+trap 'rm -f "$log"' EXIT
+if ! {
+  "${as_root[@]}" apt-get -q update &&
+    "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive \
+      apt-get -q -y install --no-install-recommends "${missing[@]}"
+} >"$log" 2>&1; then
+  tail -n 20 "$log" >&2
+  echo "setup.sh: apt-get failed." >&2
+  list
+  exit 1
+fi

@@ -1,4 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
+/**
+ * @file
+ * The whole runtime interface: types, values, devices, memory, streams and events.
+ *
+ * Source: CANN runtime reference.
+ */
 #ifndef ACLGRAD_ACL_ACL_H_
 #define ACLGRAD_ACL_ACL_H_
 

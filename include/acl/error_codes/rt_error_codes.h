@@ -1,7 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
+/**
+ * @file
+ * Error codes of the runtime. Macros, so that they can be used in `#if`.
+ *
+ * Source: error code table of the CANN runtime reference.
+ */
 #ifndef ACLGRAD_ACL_ERROR_CODES_RT_ERROR_CODES_H_
 #define ACLGRAD_ACL_ERROR_CODES_RT_ERROR_CODES_H_
 
+/* 107xxx: the caller's arguments and the state of what they name. */
 #define ACL_ERROR_RT_PARAM_INVALID 107000
 #define ACL_ERROR_RT_INVALID_DEVICEID 107001
 #define ACL_ERROR_RT_CONTEXT_NULL 107002
@@ -48,6 +55,8 @@
 #define ACL_ERROR_RT_INVALID_SYMBOL 107043
 #define ACL_ERROR_RT_INVALID_DEVICE_FUNCTION 107044
 #define ACL_ERROR_RT_SUB_ACLGRAPH_IS_CAPTURING 107045
+
+/* 207xxx: resources and features. */
 #define ACL_ERROR_RT_FEATURE_NOT_SUPPORT 207000
 #define ACL_ERROR_RT_MEMORY_ALLOCATION 207001
 #define ACL_ERROR_RT_MEMORY_FREE 207002
@@ -70,6 +79,8 @@
 #define ACL_ERROR_RT_FEATURE_NOT_SUPPORT_UPDATE_OP 207019
 #define ACL_ERROR_RT_TIMEOUT 207020
 #define ACL_ERROR_RT_LINK_TYPE_NOT_SUPPORTED 207021
+
+/* 507xxx: failures inside the device, and waits that timed out. */
 #define ACL_ERROR_RT_INTERNAL_ERROR 507000
 #define ACL_ERROR_RT_TS_ERROR 507001
 #define ACL_ERROR_RT_STREAM_TASK_FULL 507002

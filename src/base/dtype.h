@@ -46,34 +46,62 @@ constexpr size_t dtype_size(aclDataType dtype) {
 // The contract's name, for messages ("FLOAT16").
 constexpr const char* dtype_name(aclDataType dtype) {
   switch (dtype) {
-    case ACL_FLOAT: return "FLOAT";
-    case ACL_FLOAT16: return "FLOAT16";
-    case ACL_BF16: return "BFLOAT16";
-    case ACL_DOUBLE: return "DOUBLE";
-    case ACL_INT8: return "INT8";
-    case ACL_INT16: return "INT16";
-    case ACL_INT32: return "INT32";
-    case ACL_INT64: return "INT64";
-    case ACL_UINT8: return "UINT8";
-    case ACL_UINT16: return "UINT16";
-    case ACL_UINT32: return "UINT32";
-    case ACL_UINT64: return "UINT64";
-    case ACL_BOOL: return "BOOL";
-    case ACL_STRING: return "STRING";
-    case ACL_COMPLEX32: return "COMPLEX32";
-    case ACL_COMPLEX64: return "COMPLEX64";
-    case ACL_COMPLEX128: return "COMPLEX128";
-    case ACL_INT4: return "INT4";
-    case ACL_UINT1: return "UINT1";
-    case ACL_HIFLOAT8: return "HIFLOAT8";
-    case ACL_FLOAT8_E5M2: return "FLOAT8_E5M2";
-    case ACL_FLOAT8_E4M3FN: return "FLOAT8_E4M3FN";
-    case ACL_FLOAT8_E8M0: return "FLOAT8_E8M0";
-    case ACL_FLOAT6_E3M2: return "FLOAT6_E3M2";
-    case ACL_FLOAT6_E2M3: return "FLOAT6_E2M3";
-    case ACL_FLOAT4_E2M1: return "FLOAT4_E2M1";
-    case ACL_FLOAT4_E1M2: return "FLOAT4_E1M2";
-    case ACL_DT_UNDEFINED: return "UNDEFINED";
+    case ACL_FLOAT:
+      return "FLOAT";
+    case ACL_FLOAT16:
+      return "FLOAT16";
+    case ACL_BF16:
+      return "BFLOAT16";
+    case ACL_DOUBLE:
+      return "DOUBLE";
+    case ACL_INT8:
+      return "INT8";
+    case ACL_INT16:
+      return "INT16";
+    case ACL_INT32:
+      return "INT32";
+    case ACL_INT64:
+      return "INT64";
+    case ACL_UINT8:
+      return "UINT8";
+    case ACL_UINT16:
+      return "UINT16";
+    case ACL_UINT32:
+      return "UINT32";
+    case ACL_UINT64:
+      return "UINT64";
+    case ACL_BOOL:
+      return "BOOL";
+    case ACL_STRING:
+      return "STRING";
+    case ACL_COMPLEX32:
+      return "COMPLEX32";
+    case ACL_COMPLEX64:
+      return "COMPLEX64";
+    case ACL_COMPLEX128:
+      return "COMPLEX128";
+    case ACL_INT4:
+      return "INT4";
+    case ACL_UINT1:
+      return "UINT1";
+    case ACL_HIFLOAT8:
+      return "HIFLOAT8";
+    case ACL_FLOAT8_E5M2:
+      return "FLOAT8_E5M2";
+    case ACL_FLOAT8_E4M3FN:
+      return "FLOAT8_E4M3FN";
+    case ACL_FLOAT8_E8M0:
+      return "FLOAT8_E8M0";
+    case ACL_FLOAT6_E3M2:
+      return "FLOAT6_E3M2";
+    case ACL_FLOAT6_E2M3:
+      return "FLOAT6_E2M3";
+    case ACL_FLOAT4_E2M1:
+      return "FLOAT4_E2M1";
+    case ACL_FLOAT4_E1M2:
+      return "FLOAT4_E1M2";
+    case ACL_DT_UNDEFINED:
+      return "UNDEFINED";
   }
   return "an unknown dtype";
 }
@@ -81,17 +109,28 @@ constexpr const char* dtype_name(aclDataType dtype) {
 // The name in problem strings, "f16" in layer_norm_backward/f16/4096x1024.
 constexpr const char* dtype_short_name(aclDataType dtype) {
   switch (dtype) {
-    case ACL_FLOAT: return "f32";
-    case ACL_FLOAT16: return "f16";
-    case ACL_BF16: return "bf16";
-    case ACL_DOUBLE: return "f64";
-    case ACL_INT8: return "i8";
-    case ACL_INT16: return "i16";
-    case ACL_INT32: return "i32";
-    case ACL_INT64: return "i64";
-    case ACL_UINT8: return "u8";
-    case ACL_BOOL: return "bool";
-    default: return "other";
+    case ACL_FLOAT:
+      return "f32";
+    case ACL_FLOAT16:
+      return "f16";
+    case ACL_BF16:
+      return "bf16";
+    case ACL_DOUBLE:
+      return "f64";
+    case ACL_INT8:
+      return "i8";
+    case ACL_INT16:
+      return "i16";
+    case ACL_INT32:
+      return "i32";
+    case ACL_INT64:
+      return "i64";
+    case ACL_UINT8:
+      return "u8";
+    case ACL_BOOL:
+      return "bool";
+    default:
+      return "other";
   }
 }
 

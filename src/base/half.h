@@ -28,7 +28,8 @@ inline float to_float(float16_t value) {
   if (exponent == 31) {  // Inf and NaN
     return std::bit_cast<float>(sign | 0x7F800000u | (mantissa << 13));
   }
-  if (exponent != 0) return std::bit_cast<float>(sign | ((exponent + 112) << 23) | (mantissa << 13));
+  if (exponent != 0)
+    return std::bit_cast<float>(sign | ((exponent + 112) << 23) | (mantissa << 13));
   if (mantissa == 0) return std::bit_cast<float>(sign);
   // Subnormal: shift the leading one into place; 2^-14 is the weight of bit 10.
   const int shift = std::countl_zero(mantissa) - 21;

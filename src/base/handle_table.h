@@ -81,7 +81,8 @@ class HandleTable {
   class Pin {
    public:
     Pin() = default;
-    Pin(HandleTable* table, Slot* slot, uint32_t index) : table_(table), slot_(slot), index_(index) {}
+    Pin(HandleTable* table, Slot* slot, uint32_t index)
+        : table_(table), slot_(slot), index_(index) {}
     Pin(Pin&& other) noexcept
         : table_(other.table_), slot_(std::exchange(other.slot_, nullptr)), index_(other.index_) {}
     Pin& operator=(Pin&& other) noexcept {
@@ -153,8 +154,7 @@ class HandleTable {
     uint64_t state = slot->state.load(std::memory_order_acquire);
     do {
       if (!is_live(state, handle)) return false;
-    } while (
-        !slot->state.compare_exchange_weak(state, state & ~kAlive, std::memory_order_acq_rel));
+    } while (!slot->state.compare_exchange_weak(state, state & ~kAlive, std::memory_order_acq_rel));
     if ((state & kPins) == 0) finish(*slot, index);
     return true;
   }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Status codes and the per-thread messages that explain them.
 //
-// Every refusal goes through fail(): it stores one message in the slot that aclGetRecentErrMsg reads
-// and hands the code back, so a check is written `return fail(code, "...", ...)`.
+// Every refusal goes through fail(): it stores one message in the slot that aclGetRecentErrMsg
+// reads and hands the code back, so a check is written `return fail(code, "...", ...)`.
 #ifndef ACLGRAD_BASE_STATUS_H_
 #define ACLGRAD_BASE_STATUS_H_
 
@@ -29,8 +29,8 @@ extern "C" {
 // Formats a message (printf rules), stores it as this thread's newest and returns `code`.
 // Never throws: without memory a shorter fixed text is stored instead.
 [[gnu::visibility("default"), gnu::format(printf, 2, 3)]] Status aclgrad_fail(Status code,
-                                                                             const char* format,
-                                                                             ...) noexcept;
+                                                                              const char* format,
+                                                                              ...) noexcept;
 // 0, or ACL_ERROR_INTERNAL_ERROR with a message in a process that was forked from one that had
 // loaded the library: its worker threads do not exist there and a lock may be held for ever.
 [[gnu::visibility("default")]] Status aclgrad_check_process(const char* function) noexcept;

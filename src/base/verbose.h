@@ -13,7 +13,7 @@ extern "C" {
 [[gnu::visibility("default")]] void aclgrad_print_line(const char* text) noexcept;
 // "aclgrad: ACLGRAD_THREADS=abc ignored; expected ..." on stderr, once for each variable.
 [[gnu::visibility("default")]] void aclgrad_reject_knob(const char* variable, const char* value,
-                                                       const char* expected) noexcept;
+                                                        const char* expected) noexcept;
 }
 
 }  // namespace aclgrad

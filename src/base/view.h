@@ -26,7 +26,8 @@ struct View {
   }
 };
 
-inline View contiguous_view(aclDataType dtype, int rank, const std::array<int64_t, kMaxRank>& dims) {
+inline View contiguous_view(aclDataType dtype, int rank,
+                            const std::array<int64_t, kMaxRank>& dims) {
   View view{dtype, rank, dims, {}};
   int64_t stride = 1;
   for (int i = rank - 1; i >= 0; --i) {

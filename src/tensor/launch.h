@@ -100,10 +100,11 @@ class Launch {
 };
 
 // Phase one: null checks of the two out-pointers come first with everything else of that kind, so
-// `body` gets them as they are: it must call check_outputs() among its null checks. `body` fills the
-// launch or refuses; then bounds and overlap are checked as far as addresses are known, the executor
-// is made, and only then *workspace_size and *executor are written.
-Status check_outputs(const char* op, const uint64_t* workspace_size, aclOpExecutor* const* executor);
+// `body` gets them as they are: it must call check_outputs() among its null checks. `body` fills
+// the launch or refuses; then bounds and overlap are checked as far as addresses are known, the
+// executor is made, and only then *workspace_size and *executor are written.
+Status check_outputs(const char* op, const uint64_t* workspace_size,
+                     aclOpExecutor* const* executor);
 Status plan_phase(const char* op, uint64_t* workspace_size, aclOpExecutor** executor,
                   const std::function<Status(Launch&)>& body) noexcept;
 

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+// Parallel loops over blocks of work. Which thread takes which block is left open, so a kernel's
+// result must depend on the block alone; blocks are cut by the problem's shape.
+#ifndef ACLGRAD_KERNELS_CPU_PARALLEL_H_
+#define ACLGRAD_KERNELS_CPU_PARALLEL_H_
+
+#include <cstdint>
+#include <type_traits>
+
+namespace aclgrad {
+
+extern "C" {
+// Calls body(context, block) once for each block in [0, blocks), on up to aclgrad_threads() threads
+// in the default floating-point environment, and returns when all are done. Never throws, never
+// fails: without memory for more tasks the calling thread does the rest. body must not throw.
+[[gnu::visibility("default")]] void aclgrad_parallel(int64_t blocks,
+                                                     void (*body)(void* context, int64_t block),
+                                                     void* context) noexcept;
+// Threads a parallel loop may use: ACLGRAD_THREADS, else the CPUs this process may run on.
+[[gnu::visibility("default")]] int aclgrad_threads() noexcept;
+// Changes that number (n >= 1). For tests and benchmarks; not while kernels run.
+[[gnu::visibility("default")]] void aclgrad_use_threads(int n) noexcept;
+}
+
+// One block is worth handing to another thread from about 20 us of work on; a single block runs on
+// the calling thread without any synchronisation.
+template <class Body>
+void parallel_blocks(int64_t blocks, Body&& body) {
+  if (blocks == 1) {
+    body(int64_t{0});
+    return;
+  }
+  using Callable = std::remove_reference_t<Body>;
+  aclgrad_parallel(
+      blocks, [](void* context, int64_t block) { (*static_cast<Callable*>(context))(block); },
+      const_cast<void*>(static_cast<const void*>(&body)));
+}
+
+}  // namespace aclgrad
+
+#endif  // ACLGRAD_KERNELS_CPU_PARALLEL_H_

@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+// Sums that are a function of the shape alone: FP32 chains of at most 16 terms in each lane, joined
+// in pairs, then carried in FP64 totals.
+
+#if defined(ACLGRAD_KERNELS_CPU_SUMS_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef ACLGRAD_KERNELS_CPU_SUMS_INL_H_
+#undef ACLGRAD_KERNELS_CPU_SUMS_INL_H_
+#else
+#define ACLGRAD_KERNELS_CPU_SUMS_INL_H_
+#endif
+
+#include "kernels/cpu/lanes-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace aclgrad {
+namespace HWY_NAMESPACE {
+namespace {
+
+using TagF64 = hn::CappedTag<double, kLanes>;
+using VecF64 = hn::Vec<TagF64>;
+inline constexpr size_t kWideLanes = hn::MaxLanes(TagF64());
+
+// Calls fn(first lane, FP64 vector) for the sixteen lanes in order.
+template <class Fn>
+HWY_INLINE void each_wide(const F32x16& v, Fn&& fn) {
+  const TagF64 d64;
+#if HWY_TARGET == HWY_SCALAR
+  for (size_t i = 0; i < kParts; ++i) fn(i, hn::PromoteTo(d64, v.part[i]));
+#else
+  const hn::Half<TagF32> half;
+  for (size_t i = 0; i < kParts; ++i) {
+    fn(i * kPartLanes, hn::PromoteTo(d64, hn::LowerHalf(half, v.part[i])));
+    fn(i * kPartLanes + kWideLanes, hn::PromoteTo(d64, hn::UpperHalf(half, v.part[i])));
+  }
+#endif
+}
+
+// totals[0..16) += v, in FP64.
+HWY_INLINE void add_to(double* totals, const F32x16& v) {
+  const TagF64 d64;
+  each_wide(v, [&](size_t lane, VecF64 wide) HWY_ATTR {
+    hn::StoreU(hn::Add(hn::LoadU(d64, totals + lane), wide), d64, totals + lane);
+  });
+}
+
+// totals[0..16) = v, in FP64.
+HWY_INLINE void set_to(double* totals, const F32x16& v) {
+  const TagF64 d64;
+  each_wide(v, [&](size_t lane, VecF64 wide) HWY_ATTR { hn::StoreU(wide, d64, totals + lane); });
+}
+
+// The sum of sixteen totals, joined in pairs; the order is part of the result.
+HWY_INLINE double join16(double* totals) {
+  for (size_t width = kLanes / 2; width > 0; width /= 2) {
+    for (size_t i = 0; i < width; ++i) totals[i] += totals[i + width];
+  }
+  return totals[0];
+}
+
+// K sums over the elements of a row of n, taken together. term(i, count, acc) adds the terms of
+// elements [16 i, 16 i + count) to the K vectors in acc with one fma or add each; when count < 16
+// the other lanes must get +0.
+//
+// Tree: vector i goes to chain i mod 4; after 16 vectors a chain is full, the four are joined in
+// pairs and added to the FP64 totals. Four chains also hide the latency of the fma.
+template <size_t K, class Term>
+HWY_INLINE void row_sums(size_t n, double (&sums)[K], Term&& term) {
+  constexpr size_t kChains = 4;
+  alignas(64) double totals[K][kLanes] = {};
+  const size_t full = n / kLanes;
+  const size_t rest = n % kLanes;
+  for (size_t begin = 0; begin * kLanes < n; begin += kChains * kChain) {
+    F32x16 acc[kChains][K];
+    for (size_t c = 0; c < kChains; ++c) {
+      for (size_t k = 0; k < K; ++k) acc[c][k] = zero16();
+    }
+    const size_t end = HWY_MIN(full, begin + kChains * kChain);
+    size_t i = begin;
+    for (; i + kChains <= end; i += kChains) {
+      term(i, kLanes, acc[0]);
+      term(i + 1, kLanes, acc[1]);
+      term(i + 2, kLanes, acc[2]);
+      term(i + 3, kLanes, acc[3]);
+    }
+    for (size_t c = 0; i + c < end; ++c) term(i + c, kLanes, acc[c]);
+    if (end == full && rest != 0 && full < begin + kChains * kChain) {
+      term(full, rest, acc[full % kChains]);
+    }
+    for (size_t k = 0; k < K; ++k) {
+      add_to(totals[k], add(add(acc[0][k], acc[1][k]), add(acc[2][k], acc[3][k])));
+    }
+  }
+  for (size_t k = 0; k < K; ++k) sums[k] = join16(totals[k]);
+}
+
+}  // namespace
+}  // namespace HWY_NAMESPACE
+}  // namespace aclgrad
+HWY_AFTER_NAMESPACE();
+
+#endif  // per-target include guard

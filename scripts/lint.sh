@@ -11,4 +11,5 @@ if [[ $# -eq 0 ]]; then
   set -- "${files[@]}"
 fi
 printf '%s\0' "$@" |
-  xargs -0 -n 1 -P "$(nproc)" clang-tidy-14 --quiet -p "$folder" --warnings-as-errors='*'
+  xargs -0 -n 1 -P "$(nproc)" clang-tidy-14 --quiet -p "$folder" --warnings-as-errors='*' \
+    2> >(grep -v 'warnings\? generated' >&2)

@@ -45,14 +45,13 @@ works() {
   esac >/dev/null 2>&1
 }
 
+is_installed() {
+  [[ $(dpkg-query -W -f='${db:Status-Status}' "$1" 2>/dev/null) == installed ]]
+}
+
 missing=()
 for package in "${packages[@]}"; do
-  if command -v dpkg-query >/dev/null; then
-    status=$(dpkg-query -W -f='${db:Status-Status}' "$package" 2>/dev/null || true)
-    [[ $status == installed ]] || missing+=("$package")
-  else
-    works "$package" || missing+=("$package")
-  fi
+  is_installed "$package" || works "$package" || missing+=("$package")
 done
 [[ ${#missing[@]} -gt 0 ]] || exit 0
 

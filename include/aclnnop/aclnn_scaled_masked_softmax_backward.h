@@ -53,8 +53,8 @@ ACLNN_API aclnnStatus aclnnScaledMaskedSoftmaxBackwardGetWorkspaceSize(
  * @param stream         a stream, or null for the current context's default stream.
  * @return 0; 161001 executor null, workspace null with a size above 0, or a tensor with elements
  *         and a null address; 161002 workspace too small, executor spent, destroyed or foreign, a
- *         tensor of it destroyed, dead stream, an address range outside its allocation; 361001 the
- *         device runtime failed.
+ *         tensor of it destroyed, dead stream, an address range outside its allocation; 107002
+ *         stream null and no current context; 361001 the device runtime failed.
  */
 ACLNN_API aclnnStatus aclnnScaledMaskedSoftmaxBackward(void* workspace, uint64_t workspaceSize,
                                                        aclOpExecutor* executor, aclrtStream stream);

@@ -59,7 +59,7 @@ ACLNN_API aclnnStatus aclnnEmbeddingDenseBackwardGetWorkspaceSize(
  *         and a null address; 161002 workspace too small, executor spent, destroyed or foreign, a
  *         tensor of it destroyed, dead stream, an address range outside its allocation; 107002
  *         stream null and no current context; 361001 the device runtime failed, or a data error
- * where launches block (ASCEND_LAUNCH_BLOCKING=1).
+ *         where launches block (ASCEND_LAUNCH_BLOCKING=1).
  */
 ACLNN_API aclnnStatus aclnnEmbeddingDenseBackward(void* workspace, uint64_t workspaceSize,
                                                   aclOpExecutor* executor,

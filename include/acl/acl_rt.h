@@ -497,7 +497,7 @@ ACL_FUNC_VISIBILITY aclError aclrtCreateStreamWithConfig(aclrtStream* stream, ui
  * Waits for a stream's work and destroys it.
  *
  * @return 0; 100000 stream null; 107003 stream dead; 507015 a data error nobody was told of yet:
- * the stream is destroyed all the same.
+ *         the stream is destroyed all the same.
  */
 ACL_FUNC_VISIBILITY aclError aclrtDestroyStream(aclrtStream stream);
 
@@ -664,7 +664,7 @@ ACL_FUNC_VISIBILITY aclError aclrtEventElapsedTime(float* ms, aclrtEvent startEv
  *
  * @param timestamp  receives microseconds of a clock that runs on without jumps.
  * @return 0; 100000 a pointer is null; 107000 event dead; 107006 event not recorded or not
- * complete.
+ *         complete.
  */
 ACL_FUNC_VISIBILITY aclError aclrtEventGetTimestamp(aclrtEvent event, uint64_t* timestamp);
 

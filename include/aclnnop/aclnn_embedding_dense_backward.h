@@ -30,7 +30,8 @@ extern "C" {
  *                         BFLOAT16.
  * @param indices          row numbers, as many as the product of all but the last dimension of
  *                         grad, any factorisation (not compared when D is 0); FLOAT, FLOAT16,
- * DOUBLE (truncated toward zero), INT64, INT32, INT16, INT8, UINT8 or BOOL.
+ *                         DOUBLE (truncated toward zero), INT64, INT32, INT16, INT8, UINT8 or
+ *                         BOOL.
  * @param numWeights       rows of the table.
  * @param paddingIdx       the row that gets no gradient; any value >= numWeights names none.
  * @param scaleGradByFreq  whether to divide each row by the occurrences of its index.

@@ -30,7 +30,7 @@ extern "C" {
  * @param gradY             [T, H] with groupIdxOptional, [G, C, H] without; FLOAT, FLOAT16 or
  *                          BFLOAT16.
  * @param groupIdxOptional  null, or [G] on the device with G at most 2048; INT32 or INT64. The
- * values must not decrease, lie in [0, 2^31-1], and end with T.
+ *                          values must not decrease, lie in [0, 2^31-1], and end with T.
  * @param out               exactly [G, H]; dtype of gradY.
  * @param workspaceSize     receives the bytes of device workspace for phase two.
  * @param executor          receives the executor for phase two.

@@ -40,7 +40,8 @@ extern "C" {
  * @param weightOptional   null (all ones), or shape normalizedShape, dtype FLOAT or input's.
  * @param biasOptional     null, or shape normalizedShape; its values are never used.
  * @param outputMask       host array of length 3: which of the three outputs to compute. A
- * masked-off output is not written, may be null, and has only its dtype checked.
+ *                         masked-off output is not written, may be null, and has only its dtype
+ *                         checked.
  * @param gradInputOut     shape of input, dtype of its own. May be gradOut or input itself (same
  *                         address, strides, shape and dtype).
  * @param gradWeightOut    N elements in any factorisation, dtype of its own.
@@ -50,7 +51,7 @@ extern "C" {
  * @return 0; 161001 a required pointer is null, outputs asked for by outputMask included; 161002
  *         dead handle, outputMask not of length 3, dtype, format, rank or shape outside the above,
  *         a view outside its allocation, overlap of an output with another tensor; 561101 no
- * memory.
+ *         memory.
  */
 ACLNN_API aclnnStatus aclnnLayerNormBackwardGetWorkspaceSize(
     const aclTensor* gradOut, const aclTensor* input, const aclIntArray* normalizedShape,

@@ -39,8 +39,8 @@ extern "C" {
  * @param weight                     [l, N].
  * @param actSeqLenOptionalOptional  host array of the sequences' cumulative ends: not negative, not
  *                                   decreasing, the last at most T. A leading 0 and repeated ends
- * are empty sequences; rows past the last end belong to none. Null or empty: one sequence of length
- * T.
+ *                                   are empty sequences; rows past the last end belong to none.
+ *                                   Null or empty: one sequence of length T.
  * @param compressBlockSize          l, in tokens: a positive multiple of 16, greater than d.
  * @param compressStride             d, in tokens: a positive multiple of 16.
  * @param actSeqLenType              has to be 0 (cumulative ends).

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+// Loops over what must not change a result: instruction sets and thread counts.
+#ifndef ACLGRAD_TESTS_SUPPORT_TARGETS_H_
+#define ACLGRAD_TESTS_SUPPORT_TARGETS_H_
+
+#include <gtest/gtest.h>
+
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "kernels/cpu/parallel.h"
+#include "kernels/cpu/target.h"
+
+namespace aclgrad::test {
+
+inline std::vector<std::string> usable_targets() {
+  std::istringstream names(aclgrad_usable_targets());
+  std::vector<std::string> out;
+  for (std::string name; names >> name;) out.push_back(name);
+  return out;
+}
+
+// Calls fn(name) with every instruction set this machine can run, and makes sure that it is the one
+// in use; the one that was chosen before is back afterwards.
+template <class Fn>
+void for_each_target(Fn&& fn) {
+  struct Restore {
+    std::string name = aclgrad_active_target();
+    ~Restore() { aclgrad_use_target(name.c_str()); }
+  } const restore;
+  const std::vector<std::string> names = usable_targets();
+  ASSERT_FALSE(names.empty());
+  for (const std::string& name : names) {
+    SCOPED_TRACE("target " + name);
+    ASSERT_TRUE(aclgrad_use_target(name.c_str()));
+    ASSERT_EQ(std::string(aclgrad_active_target()), name);
+    fn(name);
+    ASSERT_EQ(std::string(aclgrad_active_target()), name);
+  }
+}
+
+// Calls fn(n) with 1, 2, 3 and the number of threads the process started with.
+template <class Fn>
+void for_each_thread_count(Fn&& fn) {
+  struct Restore {
+    int all = aclgrad_threads();
+    ~Restore() { aclgrad_use_threads(all); }
+  } const restore;
+  for (const int threads : {1, 2, 3, restore.all}) {
+    SCOPED_TRACE(std::to_string(threads) + " threads");
+    aclgrad_use_threads(threads);
+    ASSERT_EQ(aclgrad_threads(), threads);
+    fn(threads);
+  }
+}
+
+}  // namespace aclgrad::test
+
+#endif  // ACLGRAD_TESTS_SUPPORT_TARGETS_H_

@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "bench/bench.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cstring>
+#include <stdexcept>
+#include <utility>
+
+#include "support/element.h"
+#include "support/random.h"
+
+namespace aclgrad::bench {
+namespace {
+
+std::vector<Operator>& registry() {
+  static std::vector<Operator> all;
+  return all;
+}
+
+void require(aclError status, const char* what) {
+  if (status == ACL_SUCCESS) return;
+  const char* message = aclGetRecentErrMsg();
+  throw std::runtime_error(std::string(what) + " answered " + std::to_string(status) + ": " +
+                           (message == nullptr ? "" : message));
+}
+
+// An odd number of elements, so that rows of usual lengths do not repeat each other.
+constexpr size_t kPatternElements = 65537;
+
+}  // namespace
+
+bool add(Operator op) {
+  registry().push_back(std::move(op));
+  return true;
+}
+
+const std::vector<Operator>& operators() {
+  std::sort(registry().begin(), registry().end(),
+            [](const Operator& a, const Operator& b) { return a.name < b.name; });
+  return registry();
+}
+
+Dims parse_dims(const std::string& shape, size_t rank) {
+  Dims dims;
+  const char* at = shape.data();
+  const char* const end = at + shape.size();
+  while (at != end) {
+    int64_t dim = 0;
+    const auto [next, error] = std::from_chars(at, end, dim);
+    if (error != std::errc() || dim < 0 || (next != end && (*next != 'x' || next + 1 == end)))
+      break;
+    dims.push_back(dim);
+    at = next == end ? end : next + 1;
+  }
+  if (at != end || dims.size() != rank) {
+    throw std::invalid_argument("shape '" + shape + "': expected " + std::to_string(rank) +
+                                " numbers joined by x");
+  }
+  return dims;
+}
+
+aclDataType parse_dtype(const std::string& name) {
+  for (const aclDataType dtype : {ACL_FLOAT, ACL_FLOAT16, ACL_BF16}) {
+    if (name == dtype_short_name(dtype)) return dtype;
+  }
+  throw std::invalid_argument("dtype '" + name + "': expected f32, f16 or bf16");
+}
+
+Tensor::Tensor(const Dims& dims, aclDataType dtype) : dims_(dims), dtype_(dtype) {
+  bytes_ = numel() * static_cast<int64_t>(dtype_size(dtype));
+  if (bytes_ != 0) {
+    require(aclrtMalloc(&address_, static_cast<size_t>(bytes_), ACL_MEM_MALLOC_HUGE_FIRST),
+            "aclrtMalloc");
+  }
+  handle_ = aclCreateTensor(dims_.data(), dims_.size(), dtype_, nullptr, 0, ACL_FORMAT_ND,
+                            dims_.data(), dims_.size(), address_);
+  const bool floating = is_float_dtype(dtype) || dtype == ACL_DOUBLE;
+  fill(floating ? test::normal_values(kPatternElements, static_cast<uint64_t>(bytes_))
+                : std::vector<double>{0.0});
+}
+
+Tensor::~Tensor() {
+  static_cast<void>(aclDestroyTensor(handle_));
+  if (address_ != nullptr) static_cast<void>(aclrtFree(address_));
+}
+
+int64_t Tensor::numel() const {
+  int64_t product = 1;
+  for (const int64_t dim : dims_) product *= dim;
+  return product;
+}
+
+void Tensor::fill(const std::vector<double>& values) {
+  const size_t size = dtype_size(dtype_);
+  std::vector<uint8_t> pattern(values.size() * size);
+  for (size_t i = 0; i < values.size(); ++i) {
+    test::store_element(dtype_, values[i], &pattern[i * size]);
+  }
+  const auto total = static_cast<size_t>(bytes_);
+  for (size_t at = 0; at < total; at += pattern.size()) {
+    const size_t count = std::min(pattern.size(), total - at);
+    require(aclrtMemcpy(static_cast<uint8_t*>(address_) + at, count, pattern.data(), count,
+                        ACL_MEMCPY_HOST_TO_DEVICE),
+            "aclrtMemcpy");
+  }
+}
+
+}  // namespace aclgrad::bench

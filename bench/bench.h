@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+// What an operator's bench.cpp gives the bench: how to make a problem from its name, and the shapes
+// that real models have. A name is operator/dtype/shape, as the verbose line prints it:
+// layer_norm_backward/f16/4096x1024.
+//
+//   Problem make(aclDataType dtype, const std::string& shape) {
+//     struct Tensors { Tensor dy, x, ...; };
+//     auto t = std::make_shared<Tensors>(...);
+//     return {[t](uint64_t* size, aclOpExecutor** executor) { return aclnn...(...); },
+//             aclnnLayerNormBackward, t->dy.bytes() + ...};
+//   }
+//   const bool added = add({"layer_norm_backward", make, {"f32/4096x1024", "f16/4096x1024"}});
+#ifndef ACLGRAD_BENCH_BENCH_H_
+#define ACLGRAD_BENCH_BENCH_H_
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "acl/acl.h"
+#include "aclnn/acl_meta.h"
+#include "base/dtype.h"
+
+namespace aclgrad::bench {
+
+using Dims = std::vector<int64_t>;
+
+// A problem with its data in place, that can be run any number of times.
+struct Problem {
+  // Phase one with its arguments bound; what it captures owns the tensors.
+  std::function<aclnnStatus(uint64_t* workspace_size, aclOpExecutor** executor)> plan;
+  // Phase two.
+  aclnnStatus (*execute)(void*, uint64_t, aclOpExecutor*, aclrtStream);
+  // Bytes that must move at least: every input read once, every output written once.
+  int64_t bytes;
+};
+
+struct Operator {
+  std::string name;
+  // Throws std::invalid_argument, with what it expects, for a shape or dtype it cannot make.
+  std::function<Problem(aclDataType dtype, const std::string& shape)> make;
+  std::vector<std::string> defaults;  // "dtype/shape", measured when nothing is named
+};
+
+// Registers an operator; for initialisers at namespace scope. Always true.
+bool add(Operator op);
+const std::vector<Operator>& operators();
+
+// "4096x1024" -> {4096, 1024}; throws std::invalid_argument when it is not `rank` numbers.
+Dims parse_dims(const std::string& shape, size_t rank);
+// The dtype of a short name ("f16"); throws std::invalid_argument.
+aclDataType parse_dtype(const std::string& name);
+
+// A contiguous device tensor. Floating elements start as normal numbers, all others as 0.
+class Tensor {
+ public:
+  Tensor(const Dims& dims, aclDataType dtype);
+  Tensor(const Tensor&) = delete;
+  Tensor& operator=(const Tensor&) = delete;
+  ~Tensor();
+
+  // Replaces the elements; values are converted to the dtype. Fewer values repeat.
+  void fill(const std::vector<double>& values);
+  aclTensor* handle() const { return handle_; }
+  void* address() const { return address_; }
+  int64_t bytes() const { return bytes_; }
+  int64_t numel() const;
+
+ private:
+  Dims dims_;
+  aclDataType dtype_;
+  int64_t bytes_;
+  void* address_ = nullptr;
+  aclTensor* handle_ = nullptr;
+};
+
+}  // namespace aclgrad::bench
+
+#endif  // ACLGRAD_BENCH_BENCH_H_

@@ -65,9 +65,9 @@ inline double tolerance(double exact, double magnitude, aclDataType dtype, doubl
 // last rounding is judged like any other.
 inline bool is_close(double got, double exact, double magnitude, aclDataType dtype, double terms) {
   if (std::isnan(exact)) return std::isnan(got);
-  if (std::isnan(got)) return magnitude >= 0x1p127;  // an FP32 intermediate may have overflowed
   if (std::isinf(exact)) return got == exact;
-  if (magnitude >= 0x1p127) return true;
+  if (magnitude >= 0x1p127) return true;  // an FP32 intermediate may have overflowed
+  if (std::isnan(got)) return false;
   if (got == rounded(exact, dtype)) return true;
   const double overflow = std::ldexp(1.0, float_format(dtype).largest_exponent + 1);
   const double value = std::isinf(got) ? std::copysign(overflow, got) : got;

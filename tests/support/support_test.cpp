@@ -73,6 +73,7 @@ TEST(Compare, AcceptsTheToleranceAndNoMore) {
 TEST(Compare, InfAndNan) {
   EXPECT_TRUE(is_close(kNan, kNan, 0, ACL_FLOAT, 0));
   EXPECT_FALSE(is_close(kNan, 1.0, 1, ACL_FLOAT, 0));
+  EXPECT_FALSE(is_close(kNan, kInf, kInf, ACL_FLOAT, 0));
   EXPECT_FALSE(is_close(1.0, kNan, kNan, ACL_FLOAT, 0));
   EXPECT_FALSE(is_close(kInf, kNan, kNan, ACL_FLOAT, 0));
   EXPECT_TRUE(is_close(kInf, kInf, kInf, ACL_FLOAT, 0));

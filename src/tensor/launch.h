@@ -12,6 +12,8 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <type_traits>
+#include <utility>
 
 #include "aclnn/acl_meta.h"
 #include "base/status.h"
@@ -25,7 +27,8 @@ namespace aclgrad {
 // from) a contiguous copy in the workspace around the call.
 struct Layout {
   // The last `contiguous_dims` dimensions must be one dense run; those before may have any strides.
-  // 0: any strides at all. 8: the whole tensor must be contiguous.
+  // 0: any strides at all. 8: the whole tensor must be contiguous. Dimensions of size 1 do not
+  // count.
   int contiguous_dims = 0;
 };
 inline constexpr Layout kAnyStrides{0};
@@ -36,6 +39,8 @@ inline constexpr size_t kMaxOperands = 16;
 inline constexpr size_t kMaxRegions = 16;
 
 class Launch;
+class LaunchWork;
+struct LaunchState;
 
 // What the closed call is given when it runs, on some thread, in the default floating-point
 // environment. Indices are those that Launch::input, output and book returned.
@@ -53,64 +58,115 @@ class Run {
   DataErrors& errors() const { return *errors_; }
 
  private:
-  friend class Launch;
   friend class LaunchWork;
-  std::array<void*, kMaxOperands> addresses_{};
-  std::array<void*, kMaxRegions> regions_{};
+  std::array<void*, kMaxOperands> addresses_;
+  std::array<void*, kMaxRegions> regions_;
   DataErrors* errors_ = nullptr;
 };
 
+enum class Role : uint8_t { kInput, kOutput, kUnusedInput, kUnusedOutput };
+
+extern "C" {
+// What Launch's functions of the same names do; its state stays inside libnnopbase.
+[[gnu::visibility("default")]] int aclgrad_launch_operand(LaunchState& state,
+                                                          const Operand& operand, Layout layout,
+                                                          Role role);
+[[gnu::visibility("default")]] void aclgrad_launch_allow_in_place(LaunchState& state, int output,
+                                                                  int input);
+[[gnu::visibility("default")]] View aclgrad_launch_view(const LaunchState& state, int operand);
+[[gnu::visibility("default")]] bool aclgrad_launch_packed(const LaunchState& state, int operand);
+[[gnu::visibility("default")]] int aclgrad_launch_book(LaunchState& state, int64_t bytes);
+[[gnu::visibility("default")]] void aclgrad_launch_describe(LaunchState& state,
+                                                            std::string&& problem, int64_t bytes,
+                                                            const char* target);
+[[gnu::visibility("default")]] void aclgrad_launch_call(LaunchState& state,
+                                                        std::function<void(const Run&)>&& body);
+[[gnu::visibility("default")]] Status aclgrad_check_outputs(const char* op,
+                                                            const uint64_t* workspace_size,
+                                                            aclOpExecutor* const* executor);
+[[gnu::visibility("default")]] Status aclgrad_plan_phase(
+    const char* op, uint64_t* workspace_size, aclOpExecutor** executor,
+    Status (*body)(void* context, Launch& launch), void* context) noexcept;
+[[gnu::visibility("default")]] Status aclgrad_run_phase(const char* op, void* workspace,
+                                                        uint64_t workspace_size,
+                                                        aclOpExecutor* executor,
+                                                        aclrtStream stream) noexcept;
+}
+
 // Filled by an operator in phase one, immutable afterwards; shared by all runs of a repeatable
-// executor.
+// executor. Made by plan_phase; a reference to it is good for that call only.
 class Launch {
  public:
-  explicit Launch(const char* op);  // "aclnnLayerNormBackward"
+  explicit Launch(LaunchState& state) : state_(state) {}
+  Launch(const Launch&) = delete;
+  Launch& operator=(const Launch&) = delete;
 
   // Tensor parameters in the order of the signature; an absent optional one is registered too (it
-  // keeps its number for aclSet...TensorAddr). Each returns the index of the operand.
-  int input(const Operand& operand, Layout layout);
-  int output(const Operand& operand, Layout layout);
-  // A parameter that is only checked and never touched (bias of LayerNorm, a masked-off output).
-  int unused(const Operand& operand, bool is_output = false);
+  // keeps its number for aclSet...TensorAddr). Each returns the index of the operand. What is
+  // registered has passed check::rank and check::sizes.
+  int input(const Operand& operand, Layout layout) {
+    return aclgrad_launch_operand(state_, operand, layout, Role::kInput);
+  }
+  int output(const Operand& operand, Layout layout) {
+    return aclgrad_launch_operand(state_, operand, layout, Role::kOutput);
+  }
+  // A parameter that is only checked and never touched (bias of LayerNorm, a masked-off output). It
+  // has to be alive in both phases; its shape and address do not matter.
+  int unused(const Operand& operand, bool is_output = false) {
+    return aclgrad_launch_operand(state_, operand, kAnyStrides,
+                                  is_output ? Role::kUnusedOutput : Role::kUnusedInput);
+  }
 
   // `output` may be the very same view as `input` (address, strides, shape and dtype).
-  void allow_in_place(int output, int input);
+  void allow_in_place(int output, int input) {
+    aclgrad_launch_allow_in_place(state_, output, input);
+  }
 
   // The view the kernel will get: the operand's own, or a contiguous one when it is packed.
-  View view(int operand) const;
-  bool packed(int operand) const;
+  View view(int operand) const { return aclgrad_launch_view(state_, operand); }
+  bool packed(int operand) const { return aclgrad_launch_packed(state_, operand); }
 
   // Books workspace; the region is fetched with Run::region.
-  int book(int64_t bytes);
+  int book(int64_t bytes) { return aclgrad_launch_book(state_, bytes); }
 
   // The problem in the bench grammar, "layer_norm_backward/f16/4096x1024", and the bytes that the
   // computation moves at least: for the verbose line. Needed only while aclgrad_verbose() is true.
-  void describe(std::string problem, int64_t bytes);
+  // `target`: what the kernel runs on, with static storage; null is the active instruction set.
+  void describe(std::string problem, int64_t bytes, const char* target = nullptr) {
+    aclgrad_launch_describe(state_, std::move(problem), bytes, target);
+  }
 
   // The computation. May not throw and may not refuse; data errors go to Run::errors().
   // Not set: nothing to do (empty tensors), the checks of phase two still apply.
-  void call(std::function<void(const Run&)> body);
+  void call(std::function<void(const Run&)> body) { aclgrad_launch_call(state_, std::move(body)); }
 
-  struct State;
-  const State& state() const { return *state_; }
-  State& state() { return *state_; }
+  const LaunchState& state() const { return state_; }
 
  private:
-  std::shared_ptr<State> state_;
+  LaunchState& state_;
 };
 
 // Phase one: null checks of the two out-pointers come first with everything else of that kind, so
-// `body` gets them as they are: it must call check_outputs() among its null checks. `body` fills
-// the launch or refuses; then bounds and overlap are checked as far as addresses are known, the
-// executor is made, and only then *workspace_size and *executor are written.
-Status check_outputs(const char* op, const uint64_t* workspace_size,
-                     aclOpExecutor* const* executor);
+// `body` gets them as they are: it must call check_outputs() among its null checks. `body` (called
+// as Status(Launch&)) fills the launch or refuses; then bounds and overlap are checked as far as
+// addresses are known, the executor is made, and only then *workspace_size and *executor are
+// written.
+inline constexpr auto& check_outputs = aclgrad_check_outputs;
+
+template <class Body>
 Status plan_phase(const char* op, uint64_t* workspace_size, aclOpExecutor** executor,
-                  const std::function<Status(Launch&)>& body) noexcept;
+                  Body&& body) noexcept {
+  using Callable = std::remove_reference_t<Body>;
+  return aclgrad_plan_phase(
+      op, workspace_size, executor,
+      [](void* context, Launch& launch) -> Status {
+        return (*static_cast<Callable*>(context))(launch);
+      },
+      const_cast<void*>(static_cast<const void*>(std::addressof(body))));
+}
 
 // Phase two of every operator: the checks of interface order, then the work is queued.
-Status run_phase(const char* op, void* workspace, uint64_t workspace_size, aclOpExecutor* executor,
-                 aclrtStream stream) noexcept;
+inline constexpr auto& run_phase = aclgrad_run_phase;
 
 }  // namespace aclgrad
 

@@ -4,6 +4,7 @@
 #ifndef ACLGRAD_TENSOR_OPERAND_H_
 #define ACLGRAD_TENSOR_OPERAND_H_
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <string>
@@ -15,6 +16,11 @@
 
 namespace aclgrad {
 
+// Values of Operand::storage_elements that are no number of elements.
+inline constexpr int64_t kStorageUnknown = -1;  // nothing said, or the view's own dims repeated
+inline constexpr int64_t kStorageInvalid =
+    -2;  // a negative storage dimension: check::sizes refuses
+
 // A tensor parameter. `rank` may exceed kMaxRank (phase one refuses it); dims and strides then hold
 // the first eight entries only.
 struct Operand {
@@ -25,28 +31,53 @@ struct Operand {
   std::array<int64_t, kMaxRank> strides{};
   aclDataType dtype = ACL_DT_UNDEFINED;
   aclFormat format = ACL_FORMAT_UNDEFINED;
-  int64_t offset = 0;             // in elements, from the storage's base
-  int64_t storage_elements = -1;  // product of the storage dims; -1: unknown
-  void* data = nullptr;           // the storage's base at this moment
+  int64_t offset = 0;                          // in elements, from the storage's base
+  int64_t storage_elements = kStorageUnknown;  // product of the storage dims, or see above
+  void* data = nullptr;                        // the storage's base at this moment
 
   bool given() const { return handle != nullptr; }
   int64_t dim(int64_t index) const { return dims[static_cast<size_t>(index)]; }
   int64_t last_dim() const { return dims[static_cast<size_t>(rank - 1)]; }
-  int64_t numel() const;  // valid after check::sizes
-  View view() const;      // valid after check::rank
-};
+  int kept_dims() const { return static_cast<int>(std::min<uint64_t>(rank, kMaxRank)); }
 
-// "[4,1]"; for a rank over 8 the first eight dims and "...".
-std::string shape_text(const Operand& operand);
-std::string shape_text(const int64_t* dims, uint64_t rank);
+  // Right once check::sizes passed; before that the product may have wrapped.
+  int64_t numel() const {
+    uint64_t product = 1;
+    for (int i = 0; i < kept_dims(); ++i) {
+      product *= static_cast<uint64_t>(dims[static_cast<size_t>(i)]);
+    }
+    return static_cast<int64_t>(product);
+  }
+  // Valid after check::rank.
+  View view() const { return View{dtype, kept_dims(), dims, strides}; }
+};
 
 // Each function refuses with a message (and its status), or fills `out` and returns 0.
 // `op` is the operator's name as messages begin with it: "aclnnLayerNormBackward".
-Status read_tensor(const char* op, const char* name, const aclTensor* tensor, Operand& out);
-Status read_int_array(const char* op, const char* name, const aclIntArray* array,
-                      std::vector<int64_t>& out);
-Status read_bool_array(const char* op, const char* name, const aclBoolArray* array,
-                       std::vector<bool>& out);
+// A null tensor is an optional parameter that was not given; a null array leaves `out` empty.
+extern "C" {
+[[gnu::visibility("default")]] Status aclgrad_read_tensor(const char* op, const char* name,
+                                                          const aclTensor* tensor, Operand& out);
+[[gnu::visibility("default")]] Status aclgrad_read_int_array(const char* op, const char* name,
+                                                             const aclIntArray* array,
+                                                             std::vector<int64_t>& out);
+[[gnu::visibility("default")]] Status aclgrad_read_bool_array(const char* op, const char* name,
+                                                              const aclBoolArray* array,
+                                                              std::vector<bool>& out);
+[[gnu::visibility("default")]] std::string aclgrad_shape_text(const int64_t* dims, uint64_t rank);
+}
+
+inline constexpr auto& read_tensor = aclgrad_read_tensor;
+inline constexpr auto& read_int_array = aclgrad_read_int_array;
+inline constexpr auto& read_bool_array = aclgrad_read_bool_array;
+
+// "[4,1]"; for a rank over 8 the first eight dims and "...".
+inline std::string shape_text(const int64_t* dims, uint64_t rank) {
+  return aclgrad_shape_text(dims, rank);
+}
+inline std::string shape_text(const Operand& operand) {
+  return aclgrad_shape_text(operand.dims.data(), operand.rank);
+}
 
 }  // namespace aclgrad
 

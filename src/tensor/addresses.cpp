@@ -1,0 +1,204 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tensor/addresses.h"
+
+#include "base/dtype.h"
+#include "runtime/services.h"
+#include "tensor/overlap.h"
+
+namespace aclgrad {
+namespace {
+
+uintptr_t number(const void* address) { return reinterpret_cast<uintptr_t>(address); }
+
+bool in_live_device_memory(const Allocation& allocation, uintptr_t address) {
+  return allocation.kind == AddressKind::kDevice && address - allocation.begin < allocation.size;
+}
+
+std::string strides_text(const View& view) {
+  return shape_text(view.strides.data(), static_cast<uint64_t>(view.rank));
+}
+std::string dims_text(const View& view) {
+  return shape_text(view.dims.data(), static_cast<uint64_t>(view.rank));
+}
+
+Status refuse_memory(const char* op, const char* name, const void* address, AddressKind kind) {
+  const char* what = kind == AddressKind::kHost ? "pinned host memory (aclrtMallocHost)"
+                                                : "memory that is freed or was never allocated";
+  return fail(kParamInvalid, "%s: %s is at %p in %s; expected live device memory", op, name,
+              address, what);
+}
+
+// Both sizes: what the view reaches and what there is.
+Status refuse_range(const char* op, const PlannedOperand& operand, const char* holder,
+                    long long from, long long size) {
+  return fail(kParamInvalid,
+              "%s: %s with shape %s, strides %s and dtype %s reaches bytes [%lld, %lld) from its "
+              "address, %lld bytes; expected them inside [%lld, %lld), the %lld bytes of %s",
+              op, operand.name, dims_text(operand.view).c_str(), strides_text(operand.view).c_str(),
+              dtype_name(operand.view.dtype), static_cast<long long>(operand.low),
+              static_cast<long long>(operand.high),
+              static_cast<long long>(operand.high - operand.low), from, from + size, size, holder);
+}
+
+Status check_in_allocation(const char* op, const PlannedOperand& operand, uintptr_t base,
+                           const Allocation& allocation) {
+  // Within a live allocation addresses and sizes are small enough for signed arithmetic.
+  const auto from = static_cast<int64_t>(allocation.begin - base);
+  const auto size = static_cast<int64_t>(allocation.size);
+  if (operand.low >= from && operand.high <= from + size) return kOk;
+  return refuse_range(op, operand, "its allocation", from, size);
+}
+
+// Memory of the program's own: the storage dims are all that is known of its size.
+Status check_in_storage(const char* op, const PlannedOperand& operand, uintptr_t base) {
+  int64_t size = 0;
+  if (operand.storage_elements >= 0 &&
+      !__builtin_mul_overflow(operand.storage_elements,
+                              static_cast<int64_t>(dtype_size(operand.view.dtype)), &size) &&
+      (operand.low < 0 || operand.high > size)) {
+    return refuse_range(op, operand, "its storage dims", 0, size);
+  }
+  uintptr_t low = 0;
+  uintptr_t last = 0;
+  if (__builtin_add_overflow(base, operand.low, &low) ||
+      __builtin_add_overflow(base, operand.high - 1, &last)) {
+    return fail(kParamInvalid,
+                "%s: %s reaches bytes [%lld, %lld) from its address %p; expected "
+                "bytes inside the address space",
+                op, operand.name, static_cast<long long>(operand.low),
+                static_cast<long long>(operand.high), reinterpret_cast<void*>(base));
+  }
+  for (const uintptr_t end : {low, last}) {
+    if (end == base) continue;
+    const AddressKind kind = aclgrad_find_allocation(reinterpret_cast<const void*>(end)).kind;
+    if (kind == AddressKind::kUnknown) continue;
+    return fail(kParamInvalid,
+                "%s: %s is at %p outside this library's memory and reaches bytes [%lld, %lld) "
+                "from there, into it; expected a view inside one allocation",
+                op, operand.name, reinterpret_cast<void*>(base),
+                static_cast<long long>(operand.low), static_cast<long long>(operand.high));
+  }
+  return kOk;
+}
+
+struct Placed {
+  const PlannedOperand* operand;
+  uintptr_t first;  // address of element (0, 0, ...)
+  uintptr_t low;
+  uintptr_t high;
+};
+
+Placed place(const PlannedOperand& operand, const void* base) {
+  const auto at = [&](int64_t bytes) { return number(base) + static_cast<uintptr_t>(bytes); };
+  return Placed{&operand, at(operand.first), at(operand.low), at(operand.high)};
+}
+
+Status refuse_overlap(const char* op, const PlannedOperand& output, const PlannedOperand& other) {
+  if (other.is_output()) {
+    return fail(kParamInvalid, "%s: %s overlaps %s; expected outputs that share no byte", op,
+                output.name, other.name);
+  }
+  const char* exception = (output.in_place_inputs != 0)
+                              ? " or is the very same view (address, strides, shape, dtype)"
+                              : "";
+  return fail(kParamInvalid,
+              "%s: %s overlaps %s; expected an output that shares no byte with an input%s", op,
+              output.name, other.name, exception);
+}
+
+// `index` is that of `other` among the operands.
+Status check_pair(const char* op, const Placed& output, size_t output_index, const Placed& other,
+                  size_t index, uint32_t& copies) {
+  if (output.high <= other.low || other.high <= output.low) return kOk;
+  if ((output.operand->in_place_inputs >> index & 1) != 0 && output.first == other.first) {
+    return kOk;
+  }
+  switch (views_overlap(output.operand->view, output.first, other.operand->view, other.first)) {
+    case Overlap::kNo:
+      return kOk;
+    case Overlap::kYes:
+      return refuse_overlap(op, *output.operand, *other.operand);
+    case Overlap::kUndecided:
+      break;
+  }
+  // A packed output is written when the call is over, which is as good as a copy apart.
+  if (!output.operand->packed) copies |= uint32_t{1} << output_index;
+  return kOk;
+}
+
+}  // namespace
+
+Status check_ranges(const LaunchState& state, const Addresses& bases) {
+  Allocation allocation;  // the latest: tensors often share one
+  for (size_t i = 0; i < state.operand_count; ++i) {
+    if (!state.operands[i].touched || bases[i] == nullptr) continue;
+    const PlannedOperand& operand = state.operands[i];
+    const uintptr_t base = number(bases[i]);
+    if (!in_live_device_memory(allocation, base)) allocation = aclgrad_find_allocation(bases[i]);
+    Status status = kOk;
+    switch (allocation.kind) {
+      case AddressKind::kDevice:
+        status = check_in_allocation(state.op, operand, base, allocation);
+        break;
+      case AddressKind::kUnknown:
+        status = check_in_storage(state.op, operand, base);
+        break;
+      default:
+        status = refuse_memory(state.op, operand.name, bases[i], allocation.kind);
+    }
+    if (status != kOk) return status;
+  }
+  return kOk;
+}
+
+Status check_overlaps(const LaunchState& state, const Addresses& bases, uint32_t& copies) {
+  std::array<Placed, kMaxOperands> placed;
+  uint32_t present = 0;
+  for (size_t i = 0; i < state.operand_count; ++i) {
+    if (!state.operands[i].touched || bases[i] == nullptr) continue;
+    placed[i] = place(state.operands[i], bases[i]);
+    present |= uint32_t{1} << i;
+  }
+  for (size_t i = 0; i < state.operand_count; ++i) {
+    if ((present >> i & 1) == 0 || state.operands[i].role != Role::kOutput) continue;
+    for (size_t j = 0; j < state.operand_count; ++j) {
+      if ((present >> j & 1) == 0 || i == j) continue;
+      // Two outputs are compared once.
+      if (j < i && state.operands[j].role == Role::kOutput) continue;
+      if (const Status status = check_pair(state.op, placed[i], i, placed[j], j, copies)) {
+        return status;
+      }
+    }
+  }
+  return kOk;
+}
+
+Status check_workspace(const LaunchState& state, const Addresses& bases, const void* workspace) {
+  const uint64_t size = state.planned_size();
+  const Allocation allocation = aclgrad_find_allocation(workspace);
+  const uintptr_t begin = number(workspace);
+  if (allocation.kind == AddressKind::kDevice) {
+    const uintptr_t behind = allocation.begin + allocation.size - begin;
+    if (size > behind) {
+      return fail(kParamInvalid,
+                  "%s: workspace has %llu bytes up to the end of its allocation; expected %llu",
+                  state.op, static_cast<unsigned long long>(behind),
+                  static_cast<unsigned long long>(size));
+    }
+  } else if (allocation.kind != AddressKind::kUnknown) {
+    return refuse_memory(state.op, "workspace", workspace, allocation.kind);
+  }
+  View bytes{ACL_UINT8, 1, {static_cast<int64_t>(size)}, {1}};
+  for (size_t i = 0; i < state.operand_count; ++i) {
+    if (!state.operands[i].touched) continue;
+    const Placed tensor = place(state.operands[i], bases[i]);
+    if (tensor.high <= begin || begin + size <= tensor.low) continue;
+    if (views_overlap(bytes, begin, tensor.operand->view, tensor.first) == Overlap::kNo) continue;
+    return fail(kParamInvalid,
+                "%s: workspace of %llu bytes at %p overlaps %s; expected memory of its own",
+                state.op, static_cast<unsigned long long>(size), workspace, tensor.operand->name);
+  }
+  return kOk;
+}
+
+}  // namespace aclgrad

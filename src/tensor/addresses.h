@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+// What both phases check about addresses: that every byte a view reaches lies inside the allocation
+// its address lies in, that outputs share no byte with anything else, and that the workspace is
+// where and as large as it was planned.
+#ifndef ACLGRAD_TENSOR_ADDRESSES_H_
+#define ACLGRAD_TENSOR_ADDRESSES_H_
+
+#include "tensor/launch_state.h"
+
+namespace aclgrad {
+
+// `bases`: the storage's base of each touched operand; null where it is not known yet.
+Status check_ranges(const LaunchState& state, const Addresses& bases);
+
+// Sets in `copies` the outputs that have to be computed apart because it could not be told cheaply
+// whether they overlap something.
+Status check_overlaps(const LaunchState& state, const Addresses& bases, uint32_t& copies);
+
+// The planned bytes from `workspace` on; the plan wants at least one.
+Status check_workspace(const LaunchState& state, const Addresses& bases, const void* workspace);
+
+}  // namespace aclgrad
+
+#endif  // ACLGRAD_TENSOR_ADDRESSES_H_

@@ -1,0 +1,217 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tensor/check.h"
+
+#include <algorithm>
+#include <optional>
+
+#include "base/checked.h"
+#include "base/dtype.h"
+
+namespace aclgrad::check {
+namespace {
+
+bool is_base_format(aclFormat format) {
+  switch (format) {
+    case ACL_FORMAT_UNDEFINED:
+    case ACL_FORMAT_NCHW:
+    case ACL_FORMAT_NHWC:
+    case ACL_FORMAT_ND:
+    case ACL_FORMAT_HWCN:
+    case ACL_FORMAT_NDHWC:
+    case ACL_FORMAT_NCDHW:
+    case ACL_FORMAT_NC:
+    case ACL_FORMAT_NCL:
+      return true;
+    default:
+      return false;
+  }
+}
+
+const char* format_name(aclFormat format) {
+  switch (format) {
+    case ACL_FORMAT_NC1HWC0:
+      return "NC1HWC0";
+    case ACL_FORMAT_FRACTAL_Z:
+      return "FRACTAL_Z";
+    case ACL_FORMAT_NC1HWC0_C04:
+      return "NC1HWC0_C04";
+    case ACL_FORMAT_FRACTAL_NZ:
+      return "FRACTAL_NZ";
+    case ACL_FORMAT_NDC1HWC0:
+      return "NDC1HWC0";
+    case ACL_FRACTAL_Z_3D:
+      return "FRACTAL_Z_3D";
+    case ACL_FORMAT_FRACTAL_NZ_C0_16:
+    case ACL_FORMAT_FRACTAL_NZ_C0_32:
+    case ACL_FORMAT_FRACTAL_NZ_C0_2:
+    case ACL_FORMAT_FRACTAL_NZ_C0_4:
+    case ACL_FORMAT_FRACTAL_NZ_C0_8:
+      return "FRACTAL_NZ with a C0";
+    default:
+      return "unknown";
+  }
+}
+
+std::optional<int64_t> checked_numel(const Operand& operand) {
+  int64_t product = 1;
+  for (int i = 0; i < operand.kept_dims(); ++i) {
+    if (operand.dim(i) == 0) return 0;
+  }
+  for (int i = 0; i < operand.kept_dims(); ++i) {
+    if (__builtin_mul_overflow(product, operand.dim(i), &product)) return std::nullopt;
+  }
+  return product;
+}
+
+std::string element_count(const Operand& operand) {
+  const std::optional<int64_t> count = checked_numel(operand);
+  if (!count) return "more than 2^63 elements";
+  return std::to_string(*count) + (*count == 1 ? " element" : " elements");
+}
+
+Status refuse_shape(const char* op, const Operand& operand, std::span<const int64_t> expected,
+                    const char* meaning) {
+  return fail(kParamInvalid, "%s: %s has shape %s; expected %s, %s", op, operand.name,
+              shape_text(operand).c_str(), shape_text(expected.data(), expected.size()).c_str(),
+              meaning);
+}
+
+// Bytes from the storage's base to the farthest byte of the view, in either direction, or nothing
+// when that leaves int64.
+std::optional<int64_t> reach(const Operand& operand) {
+  int64_t low = operand.offset;
+  int64_t high = operand.offset;
+  for (int i = 0; i < operand.kept_dims(); ++i) {
+    const auto index = static_cast<size_t>(i);
+    if (operand.dims[index] <= 1) continue;
+    int64_t step = 0;
+    int64_t& side = operand.strides[index] < 0 ? low : high;
+    if (__builtin_mul_overflow(operand.dims[index] - 1, operand.strides[index], &step) ||
+        __builtin_add_overflow(side, step, &side)) {
+      return std::nullopt;
+    }
+  }
+  const auto size = std::max<int64_t>(1, static_cast<int64_t>(dtype_size(operand.dtype)));
+  int64_t elements = 0;
+  int64_t bytes = 0;
+  if (__builtin_sub_overflow(high, low, &elements) ||
+      __builtin_add_overflow(elements, 1, &elements) ||
+      __builtin_mul_overflow(elements, size, &bytes) || __builtin_mul_overflow(low, size, &low) ||
+      __builtin_mul_overflow(high, size, &high) || __builtin_add_overflow(high, size, &high)) {
+    return std::nullopt;
+  }
+  return bytes;
+}
+
+}  // namespace
+
+extern "C" {
+
+Status aclgrad_check_not_null(const char* op, const char* name, const void* pointer) {
+  if (pointer != nullptr) return kOk;
+  return fail(kParamNullptr, "%s: %s is null; it is required", op, name);
+}
+
+Status aclgrad_check_dtype(const char* op, const Operand& operand,
+                           std::initializer_list<aclDataType> allowed) {
+  if (!operand.given()) return kOk;
+  for (const aclDataType candidate : allowed) {
+    if (operand.dtype == candidate) return kOk;
+  }
+  std::string names;
+  size_t left = allowed.size();
+  for (const aclDataType candidate : allowed) {
+    names += dtype_name(candidate);
+    --left;
+    if (left > 0) names += left == 1 ? " or " : ", ";
+  }
+  return fail(kParamInvalid, "%s: %s has dtype %s (%d); expected %s", op, operand.name,
+              dtype_name(operand.dtype), static_cast<int>(operand.dtype), names.c_str());
+}
+
+Status aclgrad_check_same_dtype(const char* op, const Operand& operand, const Operand& other) {
+  if (!operand.given() || !other.given() || operand.dtype == other.dtype) return kOk;
+  return fail(kParamInvalid, "%s: %s has dtype %s (%d); expected %s, the dtype of %s", op,
+              operand.name, dtype_name(operand.dtype), static_cast<int>(operand.dtype),
+              dtype_name(other.dtype), other.name);
+}
+
+Status aclgrad_check_format(const char* op, const Operand& operand) {
+  if (!operand.given() || is_base_format(operand.format)) return kOk;
+  return fail(kParamInvalid,
+              "%s: %s has format %s (%d); expected ND, NCHW, NHWC, NCL, NCDHW, NDHWC, HWCN, NC or "
+              "UNDEFINED",
+              op, operand.name, format_name(operand.format), static_cast<int>(operand.format));
+}
+
+Status aclgrad_check_rank(const char* op, const Operand& operand, uint64_t least, uint64_t most) {
+  if (!operand.given()) return kOk;
+  most = std::min<uint64_t>(most, kMaxRank);
+  if (operand.rank < least || operand.rank > most) {
+    const std::string range = least == most ? std::to_string(least)
+                                            : std::to_string(least) + " to " + std::to_string(most);
+    return fail(kParamInvalid, "%s: %s has %llu dimensions; expected %s", op, operand.name,
+                static_cast<unsigned long long>(operand.rank), range.c_str());
+  }
+  for (uint64_t i = 0; i < operand.rank; ++i) {
+    if (operand.dims[i] >= 0) continue;
+    return fail(kParamInvalid, "%s: %s has shape %s; expected no negative dimension", op,
+                operand.name, shape_text(operand).c_str());
+  }
+  return kOk;
+}
+
+Status aclgrad_check_shape(const char* op, const Operand& operand,
+                           std::span<const int64_t> expected, const char* meaning) {
+  if (!operand.given()) return kOk;
+  const bool same = operand.rank == expected.size() && operand.rank <= kMaxRank &&
+                    std::equal(expected.begin(), expected.end(), operand.dims.begin());
+  return same ? kOk : refuse_shape(op, operand, expected, meaning);
+}
+
+Status aclgrad_check_same_shape(const char* op, const Operand& operand, const Operand& other) {
+  if (!operand.given() || !other.given()) return kOk;
+  const bool same = operand.rank == other.rank &&
+                    std::equal(operand.dims.begin(), operand.dims.begin() + operand.kept_dims(),
+                               other.dims.begin());
+  if (same) return kOk;
+  return fail(kParamInvalid, "%s: %s has shape %s; expected %s, the shape of %s", op, operand.name,
+              shape_text(operand).c_str(), shape_text(other).c_str(), other.name);
+}
+
+Status aclgrad_check_numel(const char* op, const Operand& operand, int64_t expected,
+                           const char* meaning) {
+  if (!operand.given() || checked_numel(operand) == expected) return kOk;
+  return fail(kParamInvalid, "%s: %s has shape %s (%s); expected %lld elements, %s", op,
+              operand.name, shape_text(operand).c_str(), element_count(operand).c_str(),
+              static_cast<long long>(expected), meaning);
+}
+
+Status aclgrad_check_sizes(const char* op, const Operand& operand) {
+  if (!operand.given()) return kOk;
+  if (operand.storage_elements == kStorageInvalid) {
+    return fail(kParamInvalid,
+                "%s: %s has a negative storage dimension; expected sizes of 0 and more", op,
+                operand.name);
+  }
+  auto bytes = std::max<int64_t>(1, static_cast<int64_t>(dtype_size(operand.dtype)));
+  bool empty = false;
+  for (int i = 0; i < operand.kept_dims(); ++i) {
+    empty = empty || operand.dim(i) == 0;
+    if (__builtin_mul_overflow(bytes, std::max<int64_t>(1, operand.dim(i)), &bytes)) {
+      return fail(kParamInvalid,
+                  "%s: %s has shape %s of %s; expected at most 2^63-1 bytes of elements", op,
+                  operand.name, shape_text(operand).c_str(), dtype_name(operand.dtype));
+    }
+  }
+  if (empty || reach(operand)) return kOk;
+  return fail(kParamInvalid,
+              "%s: %s with shape %s, strides %s and offset %lld reaches farther than 2^63-1 bytes; "
+              "expected a view that memory can hold",
+              op, operand.name, shape_text(operand).c_str(),
+              shape_text(operand.strides.data(), operand.rank).c_str(),
+              static_cast<long long>(operand.offset));
+}
+
+}  // extern "C"
+}  // namespace aclgrad::check

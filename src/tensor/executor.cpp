@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+// Phase two, the same for all operators.
+#include "tensor/executor.h"
+
+#include <cstring>
+
+#include "runtime/services.h"
+#include "tensor/addresses.h"
+#include "tensor/tensor.h"
+
+namespace aclgrad {
+
+constinit HandleTable<Executor> executors{Kind::kExecutor};
+
+aclOpExecutor* create_executor(LaunchState& state) {
+  return static_cast<aclOpExecutor*>(executors.create(state));
+}
+
+namespace {
+
+Status refuse_executor(const char* op, const void* executor) {
+  return fail(kParamInvalid,
+              "%s: executor is %s; expected one that %sGetWorkspaceSize returned and that was not "
+              "run yet",
+              op, handle::describe(executor, Kind::kExecutor), op);
+}
+
+// A one-shot executor is at its end from here on, whatever the answer; false for the loser of two
+// threads.
+bool claim(Executor& executor, const void* handle) {
+  if (executor.repeatable()) return true;
+  if (executor.spend()) {
+    executors.destroy(handle);
+    return true;
+  }
+  return executor.repeatable();
+}
+
+Status check_plan(const char* op, const LaunchState& state, uint64_t workspace_size) {
+  if (workspace_size < state.planned_size()) {
+    return fail(kParamInvalid, "%s: workspaceSize is %llu; expected at least the planned %llu", op,
+                static_cast<unsigned long long>(workspace_size),
+                static_cast<unsigned long long>(state.planned_size()));
+  }
+  if (op == state.op || std::strcmp(op, state.op) == 0) return kOk;
+  return fail(kParamInvalid, "%s: executor was made by %sGetWorkspaceSize; expected one of %s", op,
+              state.op, op);
+}
+
+// The addresses that the live tensors have now.
+Status read_addresses(const LaunchState& state, Addresses& bases) {
+  for (size_t i = 0; i < state.operand_count; ++i) {
+    const PlannedOperand& operand = state.operands[i];
+    bases[i] = nullptr;
+    if (operand.handle == nullptr) continue;
+    const auto pin = tensors.pin(operand.handle);
+    if (!pin) {
+      return fail(
+          kParamInvalid,
+          "%s: %s was destroyed after phase one; expected it alive until phase two returned",
+          state.op, operand.name);
+    }
+    if (!operand.touched) continue;
+    bases[i] = pin->data();
+    if (bases[i] != nullptr) continue;
+    return fail(kParamNullptr,
+                "%s: %s has %lld elements and a null address; expected their address", state.op,
+                operand.name, static_cast<long long>(operand.elements));
+  }
+  return kOk;
+}
+
+Status enqueue(LaunchState& state, bool repeatable, const Addresses& bases, void* workspace,
+               uint32_t copies, aclrtStream stream) {
+  Addresses first;
+  for (size_t i = 0; i < state.operand_count; ++i) {
+    if (!state.operands[i].touched) continue;
+    first[i] = static_cast<std::byte*>(bases[i]) + state.operands[i].first;
+  }
+  LaunchWork* work = repeatable ? new LaunchWork(state, false) : &state.work;
+  state.retain();
+  if (!work->bind(first, workspace, copies)) {
+    delete work;
+    return fail(ACL_ERROR_RT_MEMORY_ALLOCATION,
+                "%s: out of memory for the private copy of an output whose overlap with another "
+                "tensor cannot be told",
+                state.op);
+  }
+  return aclgrad_enqueue(state.op, stream, work);
+}
+
+Status run(const char* op, void* workspace, uint64_t workspace_size, aclOpExecutor* executor,
+           aclrtStream stream) {
+  if (executor == nullptr) {
+    return fail(kParamNullptr, "%s: executor is null; expected the one of %sGetWorkspaceSize", op,
+                op);
+  }
+  if (workspace_size > 0 && workspace == nullptr) {
+    return fail(kParamNullptr, "%s: workspace is null while workspaceSize is %llu; expected memory",
+                op, static_cast<unsigned long long>(workspace_size));
+  }
+  const auto pin = executors.pin(executor);
+  if (!pin || !claim(*pin, executor)) return refuse_executor(op, executor);
+  LaunchState& state = pin->state();
+  if (const Status status = check_plan(op, state, workspace_size)) return status;
+  Addresses bases;
+  if (const Status status = read_addresses(state, bases)) return status;
+  if (const Status status = check_ranges(state, bases)) return status;
+  if (state.planned_size() > 0) {
+    if (const Status status = check_workspace(state, bases, workspace)) return status;
+  }
+  uint32_t copies = 0;
+  if (const Status status = check_overlaps(state, bases, copies)) return status;
+  return enqueue(state, pin->repeatable(), bases, workspace, copies, stream);
+}
+
+}  // namespace
+
+extern "C" Status aclgrad_run_phase(const char* op, void* workspace, uint64_t workspace_size,
+                                    aclOpExecutor* executor, aclrtStream stream) noexcept {
+  return guarded(op, ACL_ERROR_BAD_ALLOC,
+                 [&] { return run(op, workspace, workspace_size, executor, stream); });
+}
+
+}  // namespace aclgrad

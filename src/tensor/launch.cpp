@@ -1,0 +1,241 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tensor/launch.h"
+
+#include <limits>
+#include <stdexcept>
+
+#include "base/checked.h"
+#include "base/dtype.h"
+#include "tensor/addresses.h"
+#include "tensor/executor.h"
+#include "tensor/launch_state.h"
+#include "tensor/overlap.h"
+
+namespace aclgrad {
+namespace {
+
+constexpr int64_t kAlignment = 64;
+
+// The states that wait to be used again; what finds no place here goes back to the heap.
+constexpr size_t kSpareStates = 8;
+constinit std::array<std::atomic<LaunchState*>, kSpareStates> spare_states{};
+
+LaunchState* take_spare() {
+  for (std::atomic<LaunchState*>& spare : spare_states) {
+    if (spare.load(std::memory_order_relaxed) == nullptr) continue;
+    if (LaunchState* state = spare.exchange(nullptr, std::memory_order_acquire)) return state;
+  }
+  return nullptr;
+}
+
+bool keep_spare(LaunchState* state) {
+  for (std::atomic<LaunchState*>& spare : spare_states) {
+    LaunchState* empty = nullptr;
+    if (spare.load(std::memory_order_relaxed) == nullptr &&
+        spare.compare_exchange_strong(empty, state, std::memory_order_release,
+                                      std::memory_order_relaxed)) {
+      return true;
+    }
+  }
+  return false;
+}
+
+bool is_dense(const View& view, int last_dims) {
+  int64_t expected = 1;
+  for (int i = view.rank - 1; i >= 0 && i >= view.rank - last_dims; --i) {
+    const auto index = static_cast<size_t>(i);
+    if (view.dims[index] == 1) continue;
+    if (view.strides[index] != expected) return false;
+    expected *= view.dims[index];
+  }
+  return true;
+}
+
+// The same elements at the same places when the first ones are at one address.
+bool same_view(const View& a, const View& b) {
+  if (a.dtype != b.dtype || a.rank != b.rank) return false;
+  for (int i = 0; i < a.rank; ++i) {
+    const auto index = static_cast<size_t>(i);
+    if (a.dims[index] != b.dims[index]) return false;
+    if (a.dims[index] != 1 && a.strides[index] != b.strides[index]) return false;
+  }
+  return true;
+}
+
+// The place of `bytes` more bytes of workspace.
+int64_t reserve(LaunchState& state, int64_t bytes) {
+  const int64_t place = state.workspace;
+  int64_t end = 0;
+  if (bytes < 0 || __builtin_add_overflow(place, bytes, &end) ||
+      end > std::numeric_limits<int64_t>::max() - 2 * kAlignment) {
+    state.too_large = true;
+    return place;
+  }
+  state.workspace = round_up(end, kAlignment);
+  return place;
+}
+
+void plan_views(PlannedOperand& planned, const Operand& operand, Layout layout) {
+  planned.view = operand.view();
+  planned.elements = planned.view.numel();
+  if (planned.elements == 0) return;
+  planned.touched = planned.role == Role::kInput || planned.role == Role::kOutput;
+  const Extent extent = extent_of(planned.view);
+  planned.first = operand.offset * static_cast<int64_t>(dtype_size(operand.dtype));
+  planned.low = planned.first + extent.low;
+  planned.high = planned.first + extent.high;
+  planned.packed = !is_dense(planned.view, layout.contiguous_dims);
+  if (planned.role == Role::kOutput && !is_dense(planned.view, kMaxRank)) {
+    const Overlap overlap = self_overlap(planned.view);
+    planned.self_overlapping = overlap == Overlap::kYes;
+    planned.sequential = overlap == Overlap::kUndecided;
+    planned.packed = planned.packed || planned.sequential;
+  }
+}
+
+Status refuse_self_overlap(const char* op, const PlannedOperand& operand) {
+  return fail(
+      kParamInvalid,
+      "%s: %s with shape %s and strides %s has two indices at one address; expected an "
+      "output view without overlap",
+      op, operand.name,
+      shape_text(operand.view.dims.data(), static_cast<uint64_t>(operand.view.rank)).c_str(),
+      shape_text(operand.view.strides.data(), static_cast<uint64_t>(operand.view.rank)).c_str());
+}
+
+// What is left to do when the operator has filled its launch.
+Status finish_plan(LaunchState& state) {
+  Addresses bases;
+  bool known = false;
+  for (size_t i = 0; i < state.operand_count; ++i) {
+    PlannedOperand& operand = state.operands[i];
+    bases[i] = operand.touched ? operand.data : nullptr;
+    known = known || bases[i] != nullptr;
+    if (operand.touched && operand.self_overlapping) return refuse_self_overlap(state.op, operand);
+    if (!operand.touched || !operand.packed) continue;
+    operand.packed_at =
+        reserve(state, operand.elements * static_cast<int64_t>(dtype_size(operand.view.dtype)));
+  }
+  if (state.too_large) {
+    return fail(kParamInvalid,
+                "%s: the workspace would take more than 2^63-1 bytes; expected "
+                "smaller tensors",
+                state.op);
+  }
+  if (state.workspace > 0) state.workspace += kAlignment - 1;
+  if (!known) return kOk;
+  if (const Status status = check_ranges(state, bases)) return status;
+  uint32_t copies = 0;
+  return check_overlaps(state, bases, copies);
+}
+
+}  // namespace
+
+void LaunchState::release() noexcept {
+  if (references.load(std::memory_order_acquire) != 1 &&
+      references.fetch_sub(1, std::memory_order_acq_rel) != 1) {
+    return;
+  }
+  call = nullptr;
+  if (!keep_spare(this)) delete this;
+}
+
+LaunchState* take_launch_state(const char* op) {
+  LaunchState* state = take_spare();
+  if (state == nullptr) state = new LaunchState;
+  state->op = op;
+  state->references.store(1, std::memory_order_relaxed);
+  state->operand_count = 0;
+  state->region_count = 0;
+  state->workspace = 0;
+  state->too_large = false;
+  state->problem.clear();
+  state->bytes = 0;
+  state->target = nullptr;
+  return state;
+}
+
+extern "C" {
+
+int aclgrad_launch_operand(LaunchState& state, const Operand& operand, Layout layout, Role role) {
+  if (state.operand_count == kMaxOperands) throw std::length_error("too many operands");
+  PlannedOperand& planned = state.operands[state.operand_count];
+  planned.name = operand.name;
+  planned.handle = operand.handle;
+  planned.data = operand.data;
+  planned.elements = 0;
+  planned.first = planned.low = planned.high = 0;
+  planned.storage_elements = operand.storage_elements;
+  planned.packed_at = 0;
+  planned.in_place_inputs = 0;
+  planned.role = role;
+  planned.touched = planned.packed = planned.self_overlapping = planned.sequential = false;
+  planned.view.dtype = operand.dtype;
+  planned.view.rank = 0;
+  const bool used = role == Role::kInput || role == Role::kOutput;
+  if (operand.given() && used) plan_views(planned, operand, layout);
+  return static_cast<int>(state.operand_count++);
+}
+
+void aclgrad_launch_allow_in_place(LaunchState& state, int output, int input) {
+  PlannedOperand& target = state.operands[static_cast<size_t>(output)];
+  const PlannedOperand& source = state.operand(input);
+  if (!target.touched || !source.touched || !same_view(target.view, source.view)) return;
+  target.in_place_inputs |= uint32_t{1} << input;
+}
+
+View aclgrad_launch_view(const LaunchState& state, int operand) {
+  const PlannedOperand& planned = state.operand(operand);
+  if (!planned.packed) return planned.view;
+  return contiguous_view(planned.view.dtype, planned.view.rank, planned.view.dims);
+}
+
+bool aclgrad_launch_packed(const LaunchState& state, int operand) {
+  return state.operand(operand).packed;
+}
+
+int aclgrad_launch_book(LaunchState& state, int64_t bytes) {
+  if (state.region_count == kMaxRegions) throw std::length_error("too many regions");
+  state.regions[state.region_count] = reserve(state, bytes);
+  return static_cast<int>(state.region_count++);
+}
+
+void aclgrad_launch_describe(LaunchState& state, std::string&& problem, int64_t bytes,
+                             const char* target) {
+  state.problem = std::move(problem);
+  state.bytes = bytes;
+  state.target = target;
+}
+
+void aclgrad_launch_call(LaunchState& state, std::function<void(const Run&)>&& body) {
+  state.call = std::move(body);
+}
+
+Status aclgrad_check_outputs(const char* op, const uint64_t* workspace_size,
+                             aclOpExecutor* const* executor) {
+  if (workspace_size == nullptr) {
+    return fail(kParamNullptr, "%s: workspaceSize is null; expected a valid pointer", op);
+  }
+  if (executor != nullptr) return kOk;
+  return fail(kParamNullptr, "%s: executor is null; expected a valid pointer", op);
+}
+
+Status aclgrad_plan_phase(const char* op, uint64_t* workspace_size, aclOpExecutor** executor,
+                          Status (*body)(void* context, Launch& launch), void* context) noexcept {
+  return guarded(op, kInnerCreateExecutor, [&]() -> Status {
+    LaunchStateReference state(take_launch_state(op));
+    Launch launch(*state);
+    if (const Status status = body(context, launch)) return status;
+    if (const Status status = check_outputs(op, workspace_size, executor)) return status;
+    if (const Status status = finish_plan(*state)) return status;
+    const uint64_t planned = state->planned_size();
+    aclOpExecutor* made = create_executor(*state);
+    state.give_up();
+    *workspace_size = planned;
+    *executor = made;
+    return kOk;
+  });
+}
+
+}  // extern "C"
+}  // namespace aclgrad

@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a Launch holds: the plan that an executor owns and its runs read. Recycled, because clearing
+// a few counts is cheaper than allocating four kilobytes for each call of an operator.
+#ifndef ACLGRAD_TENSOR_LAUNCH_STATE_H_
+#define ACLGRAD_TENSOR_LAUNCH_STATE_H_
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <new>
+#include <string>
+
+#include "runtime/work.h"
+#include "tensor/launch.h"
+
+namespace aclgrad {
+
+struct PlannedOperand {
+  const char* name;         // as registered
+  const aclTensor* handle;  // null: absent
+  void* data;               // the storage's base in phase one
+  View view;                // the operand's own
+  int64_t elements;
+  int64_t first;  // bytes from the storage's base to element (0, 0, ...)
+  int64_t low;    // bytes from the storage's base to the lowest byte of the view
+  int64_t high;   // and behind its highest
+  int64_t storage_elements;
+  int64_t packed_at;         // bytes from the workspace's aligned start to the packed copy
+  uint32_t in_place_inputs;  // of an output: bit i = it may be the very view of operand i
+  Role role;
+  bool touched;  // has elements that the call reads or writes
+  bool packed;
+  // Of an output: whether indices share addresses, or could not be told cheaply. The second kind is
+  // packed, and unpacked by one thread in a fixed order.
+  bool self_overlapping;
+  bool sequential;
+
+  bool is_output() const { return role == Role::kOutput || role == Role::kUnusedOutput; }
+};
+
+using Addresses = std::array<void*, kMaxOperands>;
+
+// One run in a stream's queue. The run of a one-shot executor is part of its state, so that phase
+// two allocates nothing; those of a repeatable one come from the heap.
+class LaunchWork final : public Work {
+ public:
+  LaunchWork(LaunchState& state, bool embedded) : state_(state), embedded_(embedded) {}
+  ~LaunchWork() override { release_scratch(); }
+  LaunchWork(const LaunchWork&) = delete;
+  LaunchWork& operator=(const LaunchWork&) = delete;
+
+  void run(DataErrors& errors) noexcept override;
+
+  // Addresses are those of element (0, 0, ...). Bit i of `copies`: output i is computed apart and
+  // copied at the end. Throws nothing; false without memory for the copies.
+  bool bind(const Addresses& addresses, void* workspace, uint32_t copies) noexcept;
+
+  // Whatever deletes a run gives back its reference to the state; the embedded one stays in place.
+  static void operator delete(LaunchWork* work, std::destroying_delete_t) noexcept;
+
+ private:
+  Run make_run(DataErrors& errors) const;
+  void pack_inputs() const;
+  void write_outputs() const;
+  void print_line(int64_t nanoseconds) const noexcept;
+  void* packed_address(const PlannedOperand& operand) const;
+  void release_scratch() noexcept;
+
+  LaunchState& state_;
+  bool embedded_;
+  uint32_t copies_ = 0;
+  uintptr_t workspace_ = 0;  // aligned
+  // Only the entries of touched operands, and of `copies_`, are set.
+  Addresses addresses_;
+  Addresses scratch_;
+};
+
+struct LaunchState {
+  const char* op = "";
+  std::atomic<uint32_t> references{1};
+  size_t operand_count = 0;
+  size_t region_count = 0;
+  int64_t workspace = 0;  // bytes booked so far, a multiple of 64; then the planned size
+  bool too_large = false;
+  std::array<PlannedOperand, kMaxOperands> operands;
+  std::array<int64_t, kMaxRegions> regions;  // from the workspace's aligned start
+  std::function<void(const Run&)> call;
+  std::string problem;
+  int64_t bytes = 0;
+  const char* target = nullptr;
+  LaunchWork work{*this, true};
+
+  const PlannedOperand& operand(int index) const { return operands[static_cast<size_t>(index)]; }
+  uint64_t planned_size() const { return static_cast<uint64_t>(workspace); }
+  void retain() noexcept { references.fetch_add(1, std::memory_order_relaxed); }
+  void release() noexcept;
+};
+
+// Made anew or recycled, with one reference. Throws std::bad_alloc.
+LaunchState* take_launch_state(const char* op);
+
+// Holds one reference.
+class LaunchStateReference {
+ public:
+  explicit LaunchStateReference(LaunchState* state) : state_(state) {}
+  LaunchStateReference(const LaunchStateReference&) = delete;
+  LaunchStateReference& operator=(const LaunchStateReference&) = delete;
+  ~LaunchStateReference() {
+    if (state_ != nullptr) state_->release();
+  }
+  LaunchState& operator*() const { return *state_; }
+  LaunchState* operator->() const { return state_; }
+  LaunchState* get() const { return state_; }
+  LaunchState* give_up() { return std::exchange(state_, nullptr); }
+
+ private:
+  LaunchState* state_;
+};
+
+}  // namespace aclgrad
+
+#endif  // ACLGRAD_TENSOR_LAUNCH_STATE_H_

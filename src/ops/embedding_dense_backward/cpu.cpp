@@ -1,0 +1,367 @@
+// SPDX-License-Identifier: Apache-2.0
+// EmbeddingDenseBackward on the CPU. The positions of the indices are sorted by table row
+// (order.h); then one parallel sweep writes the table, every row once: runs of gradient rows are
+// summed in registers, strip of columns by strip, and rows without any become zeros. Long runs are
+// taken out of the sweep and summed by several tasks (sweep.h); finish_units() joins what those
+// left.
+#include <algorithm>
+#include <cstddef>
+#include <cstring>
+
+#include "kernels/cpu/cache.h"
+#include "kernels/cpu/lane_count.h"
+#include "kernels/cpu/parallel.h"
+#include "ops/embedding_dense_backward/order.h"
+#include "ops/embedding_dense_backward/problem.h"
+#include "ops/embedding_dense_backward/sweep.h"
+#include "ops/embedding_dense_backward/tree.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "ops/embedding_dense_backward/cpu.cpp"
+#include <hwy/foreach_target.h>
+
+#include "kernels/cpu/lanes-inl.h"
+#include "kernels/cpu/sums-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace aclgrad::embedding_dense_backward {
+namespace HWY_NAMESPACE {
+namespace {
+
+using namespace aclgrad::HWY_NAMESPACE;
+
+// Vectors of a strip: as many as the registers hold. Columns do not mix, so the bits do not depend
+// on it.
+inline constexpr size_t kStrip = kParts == 1 ? 8 : kParts == 2 ? 4 : 2;
+
+// Up to sixteen gradient rows that are added one after the other, and the rows whose elements are
+// brought into the cache meanwhile.
+template <class T>
+struct Chain {
+  const T* rows[kChain];
+  const T* ahead[kChain];
+  size_t count;
+};
+
+// Entries [begin, begin + count) of the order; rows ahead come from before entry `end`.
+template <class T>
+HWY_INLINE void locate(const Sweep& sweep, int64_t begin, int64_t count, int64_t end,
+                       Chain<T>& chain) {
+  const T* dy = static_cast<const T*>(sweep.dy);
+  const int64_t distance = std::max(sweep.ahead, count);
+  chain.count = static_cast<size_t>(count);
+  for (int64_t i = 0; i < count; ++i) {
+    const int64_t ahead = std::min(begin + distance + i, end - 1);
+    const auto slot = static_cast<size_t>(i);
+    chain.rows[slot] = dy + sweep.dy_rows(sweep.order.positions[begin + i]);
+    chain.ahead[slot] = dy + sweep.dy_rows(sweep.order.positions[ahead]);
+  }
+}
+
+// Calls use(column, lanes, sum) for the sums over the chain of columns [begin, end), sixteen by
+// sixteen; in the last one only the first `lanes` columns are there, the others are +0.
+template <class T, class Use>
+HWY_INLINE void sum_chain(const Chain<T>& chain, size_t begin, size_t end, Use&& use) {
+  constexpr size_t kLine = 64 / sizeof(T);
+  size_t at = begin;
+  for (; at + kStrip * kLanes <= end; at += kStrip * kLanes) {
+    F32x16 sums[kStrip];
+    for (size_t v = 0; v < kStrip; ++v) sums[v] = zero16();
+    for (size_t r = 0; r < chain.count; ++r) {
+      const T* from = chain.rows[r] + at;
+      const T* ahead = chain.ahead[r] + at;
+      for (size_t v = 0; v < kStrip; ++v) sums[v] = add(sums[v], load16(from + v * kLanes));
+      for (size_t line = 0; line < kStrip * kLanes; line += kLine) hwy::Prefetch(ahead + line);
+    }
+    for (size_t v = 0; v < kStrip; ++v) use(at + v * kLanes, kLanes, sums[v]);
+  }
+  for (; at < end; at += kLanes) {
+    const size_t lanes = std::min(end - at, kLanes);
+    F32x16 sum = zero16();
+    for (size_t r = 0; r < chain.count; ++r) {
+      const T* from = chain.rows[r] + at;
+      sum = add(sum, lanes == kLanes ? load16(from) : load_first(from, lanes));
+      hwy::Prefetch(chain.ahead[r] + at);
+    }
+    use(at, lanes, sum);
+  }
+}
+
+template <class TOut>
+HWY_INLINE void put(const F32x16& v, TOut* to, size_t lanes, bool stream) {
+  if (lanes < kLanes) {
+    store_first(v, to, lanes);
+  } else if (stream) {
+    stream16(v, to);
+  } else {
+    store16(v, to);
+  }
+}
+
+HWY_INLINE F32x16 divide(const F32x16& a, const F32x16& b) {
+  return each_part([&](size_t i) HWY_ATTR { return hn::Div(a.part[i], b.part[i]); });
+}
+
+// A run of at most sixteen rows: one FP32 chain. Its quotient in FP32 is what FP64 would give
+// rounded to FP32.
+template <class T, class TOut>
+void write_short_run(const Sweep& sweep, int64_t begin, int64_t count, int64_t end, TOut* out) {
+  Chain<T> chain;
+  locate(sweep, begin, count, end, chain);
+  const bool stream = sweep.stream && can_stream(out);
+  const auto cols = static_cast<size_t>(sweep.problem->cols);
+  if (sweep.problem->scale_by_frequency && count > 1) {
+    const F32x16 divisor = set16(static_cast<float>(count));
+    sum_chain(chain, 0, cols, [&](size_t at, size_t lanes, const F32x16& sum) HWY_ATTR {
+      put(divide(sum, divisor), out + at, lanes, stream);
+    });
+  } else {
+    sum_chain(chain, 0, cols, [&](size_t at, size_t lanes, const F32x16& sum) HWY_ATTR {
+      put(sum, out + at, lanes, stream);
+    });
+  }
+}
+
+// FP64 totals of columns [first, last) over entries [begin, end).
+template <class T>
+void sum_tile(const Sweep& sweep, int64_t begin, int64_t end, size_t first, size_t last,
+              double* totals) {
+  Chain<T> chain;
+  for (int64_t at = begin; at < end; at += static_cast<int64_t>(kChain)) {
+    locate(sweep, at, std::min(end - at, static_cast<int64_t>(kChain)), end, chain);
+    sum_chain(chain, first, last, [&](size_t column, size_t, const F32x16& sum) HWY_ATTR {
+      if (at == begin) {
+        set_to(totals + (column - first), sum);
+      } else {
+        add_to(totals + (column - first), sum);
+      }
+    });
+  }
+}
+
+// Columns [first, last) of a table row from the totals of its run of `count` rows.
+template <class TOut>
+void write_tile(const Sweep& sweep, const double* totals, int64_t count, size_t first, size_t last,
+                TOut* out) {
+  const bool stream = sweep.stream && can_stream(out + first);
+  const double divisor = sweep.problem->scale_by_frequency ? static_cast<double>(count) : 1.0;
+  for (size_t at = first; at < last; at += kLanes) {
+    const size_t lanes = std::min(last - at, kLanes);
+    alignas(64) float sums[kLanes] = {};
+    for (size_t i = 0; i < lanes; ++i) {
+      sums[i] = static_cast<float>(totals[at - first + i] / divisor);
+    }
+    put(load16(sums), out + at, lanes, stream);
+  }
+}
+
+template <class Fn>
+void each_tile(int64_t cols, Fn&& fn) {
+  for (int64_t first = 0; first < cols; first += kTile) {
+    fn(static_cast<size_t>(first), static_cast<size_t>(std::min(first + kTile, cols)));
+  }
+}
+
+// Bytes of zeros, any alignment.
+void write_zeros(uint8_t* to, size_t bytes, bool stream) {
+  if (!stream || bytes < 256) {
+    std::memset(to, 0, bytes);
+    return;
+  }
+  const size_t head = (0 - reinterpret_cast<uintptr_t>(to)) % 64;
+  std::memset(to, 0, head);
+  size_t at = head;
+  for (; at + 64 <= bytes; at += 64) {
+    for (size_t i = 0; i < kParts; ++i) {
+      hn::Stream(hn::Zero(TagF32()), TagF32(), reinterpret_cast<float*>(to + at) + i * kPartLanes);
+    }
+  }
+  std::memset(to + at, 0, bytes - at);
+}
+
+// Table rows [begin, end) that no gradient row adds to.
+template <class TOut>
+void write_zero_rows(const Sweep& sweep, int64_t begin, int64_t end) {
+  TOut* out = static_cast<TOut*>(sweep.dw);
+  const auto row_bytes = static_cast<size_t>(sweep.problem->cols) * sizeof(TOut);
+  const auto put_zeros = [&](int64_t row, size_t rows) {
+    write_zeros(reinterpret_cast<uint8_t*>(out + sweep.dw_rows(row)), rows * row_bytes,
+                sweep.stream);
+  };
+  if (sweep.dw_rows.uniform() && sweep.dw_rows.stride() == sweep.problem->cols) {
+    put_zeros(begin, static_cast<size_t>(end - begin));
+  } else {
+    for (int64_t row = begin; row < end; ++row) put_zeros(row, 1);
+  }
+}
+
+// One block of the sweep.
+template <class T, class TOut>
+void sweep_block(const Sweep& sweep, int64_t block) {
+  alignas(64) double totals[kTile];
+  const Place end = block_begin(sweep, block + 1);
+  auto [row, entry] = block_begin(sweep, block);
+  while (row < end.row) {
+    const int64_t next = entry < end.entry ? sweep.order.keys[entry] : end.row;
+    if (next > row) {
+      write_zero_rows<TOut>(sweep, row, next);
+      row = next;
+      continue;
+    }
+    if (sweep.is_long(entry)) {
+      entry = sweep.run_end(entry);
+      ++row;
+      continue;
+    }
+    const int64_t begin = entry;
+    while (entry < end.entry && sweep.order.keys[entry] == row) ++entry;
+    TOut* out = static_cast<TOut*>(sweep.dw) + sweep.dw_rows(row);
+    if (entry - begin <= static_cast<int64_t>(kChain)) {
+      write_short_run<T, TOut>(sweep, begin, entry - begin, end.entry, out);
+    } else {
+      each_tile(sweep.problem->cols, [&](size_t first, size_t last) {
+        sum_tile<T>(sweep, begin, entry, first, last, totals);
+        write_tile(sweep, totals, entry - begin, first, last, out);
+      });
+    }
+    ++row;
+  }
+  if (sweep.stream) hwy::FlushStream();
+}
+
+// One unit of the long runs: a segment by a tile of columns.
+template <class T, class TOut>
+void sum_unit(const Sweep& sweep, int64_t unit) {
+  const LongRun& run = run_of_unit(sweep, unit);
+  const int64_t segment = (unit - run.first_unit) / sweep.tiles;
+  const int64_t first = (unit - run.first_unit) % sweep.tiles * kTile;
+  const int64_t last = std::min(first + kTile, sweep.problem->cols);
+  const int64_t length = segment_rows(sweep.problem->cols);
+  const int64_t begin = run.begin + segment * length;
+  const int64_t end = segment + 1 == run.segments ? run.end : begin + length;
+  alignas(64) double totals[kTile];
+  sum_tile<T>(sweep, begin, end, static_cast<size_t>(first), static_cast<size_t>(last), totals);
+  if (run.segments == 1) {
+    TOut* out = static_cast<TOut*>(sweep.dw) + sweep.dw_rows(run.row);
+    write_tile(sweep, totals, run.end - run.begin, static_cast<size_t>(first),
+               static_cast<size_t>(last), out);
+    if (sweep.stream) hwy::FlushStream();
+    return;
+  }
+  double* partial = sweep.partials + (run.first_partial + segment) * sweep.problem->cols + first;
+  std::copy_n(totals, last - first, partial);
+}
+
+// One tile of one long run: joins its segments, in order.
+template <class TOut>
+void finish_run(const Sweep& sweep, const LongRun& run, int64_t tile) {
+  if (run.segments == 1) return;
+  const int64_t cols = sweep.problem->cols;
+  const int64_t first = tile * kTile;
+  const int64_t last = std::min(first + kTile, cols);
+  alignas(64) double totals[kTile];
+  const double* partial = sweep.partials + run.first_partial * cols + first;
+  std::copy_n(partial, last - first, totals);
+  for (int64_t segment = 1; segment < run.segments; ++segment) {
+    partial += cols;
+    for (int64_t i = 0; i < last - first; ++i) totals[i] += partial[i];
+  }
+  write_tile(sweep, totals, run.end - run.begin, static_cast<size_t>(first),
+             static_cast<size_t>(last), static_cast<TOut*>(sweep.dw) + sweep.dw_rows(run.row));
+  if (sweep.stream) hwy::FlushStream();
+}
+
+template <class T, class TOut>
+void run(const Sweep& sweep) {
+  // Units come first: they are the larger pieces.
+  parallel_blocks(sweep.units + sweep.plan->sweep_blocks, [&](int64_t block) {
+    if (block < sweep.units) {
+      sum_unit<T, TOut>(sweep, block);
+    } else {
+      sweep_block<T, TOut>(sweep, block - sweep.units);
+    }
+  });
+  if (!sweep.has_partials) return;
+  parallel_blocks(sweep.long_run_count * sweep.tiles, [&](int64_t block) {
+    finish_run<TOut>(sweep, sweep.long_runs[block / sweep.tiles], block % sweep.tiles);
+  });
+}
+
+template <class T>
+void run_for_output(const Sweep& sweep) {
+  visit_float(sweep.problem->dw.dtype, [&](auto type) { run<T, decltype(type)>(sweep); });
+}
+void run_f32(const Sweep& sweep) { run_for_output<float>(sweep); }
+void run_f16(const Sweep& sweep) { run_for_output<float16_t>(sweep); }
+void run_bf16(const Sweep& sweep) { run_for_output<bfloat16_t>(sweep); }
+
+}  // namespace
+}  // namespace HWY_NAMESPACE
+}  // namespace aclgrad::embedding_dense_backward
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace aclgrad::embedding_dense_backward {
+namespace {
+
+HWY_EXPORT(run_f32);
+HWY_EXPORT(run_f16);
+HWY_EXPORT(run_bf16);
+
+// Bytes of gradient rows that are on their way from memory while one is added.
+constexpr int64_t kBytesAhead = 8192;
+
+Sweep make_sweep(const Problem& problem, const Plan& plan, const Addresses& at,
+                 const Order& order) {
+  const auto size = [](const View& view) { return static_cast<int64_t>(dtype_size(view.dtype)); };
+  Sweep sweep;
+  sweep.problem = &problem;
+  sweep.plan = &plan;
+  sweep.dy = at.dy;
+  sweep.dw = at.dw;
+  sweep.dy_rows = RowOffsets(problem.dy, problem.dy.rank - 1);
+  sweep.dw_rows = RowOffsets(problem.dw, 1);
+  sweep.order = order;
+  sweep.stream = outputs_should_stream(problem.table_rows * problem.cols * size(problem.dw));
+  sweep.ahead = std::clamp(kBytesAhead / (problem.cols * size(problem.dy)), int64_t{1},
+                           static_cast<int64_t>(kChain));
+  sweep.tiles = ceil_div(problem.cols, kTile);
+  sweep.long_runs = static_cast<LongRun*>(at.long_runs);
+  sweep.partials = static_cast<double*>(order.spare);
+  return sweep;
+}
+
+void dispatch(const Sweep& sweep) {
+  switch (sweep.problem->dy.dtype) {
+    case ACL_FLOAT16:
+      return HWY_DYNAMIC_DISPATCH(run_f16)(sweep);
+    case ACL_BF16:
+      return HWY_DYNAMIC_DISPATCH(run_bf16)(sweep);
+    default:
+      return HWY_DYNAMIC_DISPATCH(run_f32)(sweep);
+  }
+}
+
+template <class Key>
+BadIndex run_with(const Problem& problem, const Plan& plan, Addresses at) {
+  Key buffers[2][2 * kStackIndices];
+  Key histogram[size_t{1} << kMaxDigitBits];
+  if (problem.rows <= kStackIndices) {
+    at.buffers = {buffers[0], buffers[1]};
+    at.histograms = histogram;
+  }
+  const Order order = problem.rows == 0 ? Order() : Sort<Key>(problem, plan, at).order();
+  Sweep sweep = make_sweep(problem, plan, at, order);
+  find_long_runs(sweep);
+  dispatch(sweep);
+  return order.bad;
+}
+
+}  // namespace
+
+BadIndex run_cpu(const Problem& problem, const Plan& plan, const Addresses& at) {
+  return plan.wide ? run_with<int64_t>(problem, plan, at) : run_with<int32_t>(problem, plan, at);
+}
+
+}  // namespace aclgrad::embedding_dense_backward
+#endif  // HWY_ONCE

@@ -1,0 +1,250 @@
+// SPDX-License-Identifier: Apache-2.0
+// Brings the positions of the indices into the order of their table rows: a stable radix sort over
+// fixed blocks of positions. Result and first bad index do not depend on who does which block.
+//
+// Work in the sort: a table row is a key; bad and padding indices get the key table_rows, which
+// sorts behind all others and is then cut off.
+#ifndef ACLGRAD_OPS_EMBEDDING_DENSE_BACKWARD_ORDER_H_
+#define ACLGRAD_OPS_EMBEDDING_DENSE_BACKWARD_ORDER_H_
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <utility>
+
+#include "base/half.h"
+#include "kernels/cpu/parallel.h"
+#include "kernels/cpu/rows.h"
+#include "ops/embedding_dense_backward/problem.h"
+
+namespace aclgrad::embedding_dense_backward {
+
+// A block of 16384 positions takes about 20 us a pass; more than 256 blocks would only make the
+// histograms grow.
+inline constexpr int64_t kSortBlock = 16384;
+inline constexpr int64_t kMaxSortBlocks = 256;
+// 2048 counters of 4 bytes stay in the L1 cache.
+inline constexpr int kMaxDigitBits = 11;
+// Up to here the scratch of the sort (12 KB) comes from the stack and no workspace is asked for.
+inline constexpr int64_t kStackIndices = 256;
+
+// Numbers of 32 or 64 bits, chosen once by the problem's size.
+class Numbers {
+ public:
+  Numbers() = default;
+  explicit Numbers(const int32_t* narrow) : narrow_(narrow) {}
+  explicit Numbers(const int64_t* wide) : wide_(wide) {}
+  int64_t operator[](int64_t i) const { return narrow_ != nullptr ? narrow_[i] : wide_[i]; }
+
+ private:
+  const int32_t* narrow_ = nullptr;
+  const int64_t* wide_ = nullptr;
+};
+
+struct Order {
+  Numbers keys;           // table rows, rising
+  Numbers positions;      // rising among equal keys
+  int64_t count = 0;      // of both; bad and padding indices are not among them
+  void* spare = nullptr;  // a buffer of the sort that is free again
+  BadIndex bad{-1, 0, 0.0};
+};
+
+struct BoolByte {
+  uint8_t byte;
+};
+
+// An index of any dtype. It is good when it lies, truncated toward zero, in [0, table_rows).
+template <class T>
+struct Index {
+  int64_t integer = 0;
+  double floating = 0.0;
+
+  explicit Index(T value) {
+    if constexpr (std::is_integral_v<T>) {
+      integer = value;
+    } else if constexpr (std::is_same_v<T, BoolByte>) {
+      integer = value.byte != 0 ? 1 : 0;
+    } else if constexpr (std::is_same_v<T, double>) {
+      floating = value;
+    } else {
+      floating = static_cast<double>(to_float(value));
+    }
+  }
+  // -1 when it is bad. Comparing before converting keeps NaN and huge values defined.
+  int64_t row(int64_t table_rows) const {
+    if constexpr (std::is_integral_v<T> || std::is_same_v<T, BoolByte>) {
+      return integer >= 0 && integer < table_rows ? integer : -1;
+    } else {
+      const bool good = floating > -1.0 && floating < static_cast<double>(table_rows);
+      return good ? static_cast<int64_t>(floating) : -1;
+    }
+  }
+};
+
+// Keys of `count` indices from position `first` on, `stride` elements apart.
+template <class T, class Key>
+void read_run(const Problem& problem, const T* indices, int64_t stride, int64_t first,
+              int64_t count, Key* keys, BadIndex& bad) {
+  const int64_t table_rows = problem.table_rows;
+  for (int64_t i = 0; i < count; ++i) {
+    T value;
+    std::memcpy(&value, indices + i * stride, sizeof(T));  // any alignment
+    const Index<T> index(value);
+    const int64_t row = index.row(table_rows);
+    if (row < 0 && bad.position < 0) bad = {first + i, index.integer, index.floating};
+    const bool kept = row >= 0 && row != problem.padding;
+    keys[i] = static_cast<Key>(kept ? row : table_rows);
+  }
+}
+
+// Keys of the positions [begin, end).
+template <class T, class Key>
+void read_block(const Problem& problem, const void* indices, int64_t begin, int64_t end, Key* keys,
+                BadIndex& bad) {
+  const View view = collapsed(problem.indices);
+  const auto inner_dim = static_cast<size_t>(std::max(view.rank - 1, 0));
+  const int64_t inner = view.rank == 0 ? 1 : view.dims[inner_dim];
+  const int64_t stride = view.rank == 0 ? 0 : view.strides[inner_dim];
+  const RowOffsets outer(view, std::max(view.rank - 1, 0));
+  for (int64_t at = begin; at < end;) {
+    const int64_t within = at % inner;
+    const int64_t count = std::min(inner - within, end - at);
+    const T* from = static_cast<const T*>(indices) + outer(at / inner) + within * stride;
+    read_run(problem, from, stride, at, count, keys + at, bad);
+    at += count;
+  }
+}
+
+template <class Fn>
+void visit_index(aclDataType dtype, Fn&& fn) {
+  switch (dtype) {
+    case ACL_FLOAT:
+      return fn(float{});
+    case ACL_FLOAT16:
+      return fn(float16_t{});
+    case ACL_DOUBLE:
+      return fn(double{});
+    case ACL_INT64:
+      return fn(int64_t{});
+    case ACL_INT32:
+      return fn(int32_t{});
+    case ACL_INT16:
+      return fn(int16_t{});
+    case ACL_INT8:
+      return fn(int8_t{});
+    case ACL_UINT8:
+      return fn(uint8_t{});
+    default:
+      return fn(BoolByte{});
+  }
+}
+
+template <class Key>
+class Sort {
+ public:
+  Sort(const Problem& problem, const Plan& plan, const Addresses& at)
+      : problem_(problem),
+        plan_(plan),
+        indices_(at.indices),
+        histograms_(static_cast<Key*>(at.histograms)) {
+    for (size_t side = 0; side < 2; ++side) {
+      keys_[side] = static_cast<Key*>(at.buffers[side]);
+      positions_[side] = keys_[side] + problem.rows;
+    }
+  }
+
+  Order order() {
+    Order out;
+    out.bad = read();
+    size_t side = 0;
+    for (int pass = 0; pass < plan_.passes; ++pass, side ^= 1) sort_digit(pass, side);
+    const Key* keys = keys_[side];
+    const Key* end = std::lower_bound(keys, keys + problem_.rows, Key(problem_.table_rows));
+    out.keys = Numbers(keys);
+    out.positions = Numbers(positions_[side]);
+    out.count = end - keys;
+    out.spare = keys_[side ^ 1];
+    return out;
+  }
+
+ private:
+  // The indices become keys_[0]; the first digit is counted while they are in the cache.
+  BadIndex read() {
+    std::array<BadIndex, kMaxSortBlocks> bad;  // of each block
+    parallel_blocks(plan_.sort_blocks, [&](int64_t block) {
+      const auto [begin, end] = range(block);
+      BadIndex found{-1, 0, 0.0};
+      visit_index(problem_.indices.dtype, [&](auto value) {
+        read_block<decltype(value)>(problem_, indices_, begin, end, keys_[0], found);
+      });
+      bad[static_cast<size_t>(block)] = found;
+      count_digits(block, 0);
+    });
+    const auto end = bad.begin() + plan_.sort_blocks;
+    const auto first =
+        std::find_if(bad.begin(), end, [](const BadIndex& index) { return index.position >= 0; });
+    return first != end ? *first : BadIndex{-1, 0, 0.0};
+  }
+
+  std::pair<int64_t, int64_t> range(int64_t block) const {
+    const int64_t begin = block * plan_.sort_block;
+    return {begin, std::min(begin + plan_.sort_block, problem_.rows)};
+  }
+  size_t digits() const { return size_t{1} << plan_.digit_bits; }
+  Key* histogram(int64_t block) const {
+    return histograms_ + static_cast<size_t>(block) * digits();
+  }
+  size_t digit(Key key, int pass) const {
+    return static_cast<size_t>(key >> (pass * plan_.digit_bits)) & (digits() - 1);
+  }
+
+  void count_digits(int64_t block, int pass) {
+    Key* counts = histogram(block);
+    std::fill_n(counts, digits(), Key{0});
+    const Key* keys = keys_[static_cast<size_t>(pass) % 2];
+    const auto [begin, end] = range(block);
+    for (int64_t i = begin; i < end; ++i) ++counts[digit(keys[i], pass)];
+  }
+
+  // Counts become the place of each block's first key of each digit.
+  void place_digits() {
+    Key place = 0;
+    for (size_t d = 0; d < digits(); ++d) {
+      for (int64_t block = 0; block < plan_.sort_blocks; ++block) {
+        place += std::exchange(histogram(block)[d], place);
+      }
+    }
+  }
+
+  void sort_digit(int pass, size_t from) {
+    if (pass > 0) {
+      parallel_blocks(plan_.sort_blocks, [&](int64_t block) { count_digits(block, pass); });
+    }
+    place_digits();
+    parallel_blocks(plan_.sort_blocks, [&](int64_t block) { move(block, pass, from); });
+  }
+
+  void move(int64_t block, int pass, size_t from) {
+    Key* places = histogram(block);
+    const Key* keys = keys_[from];
+    const Key* positions = positions_[from];
+    const auto [begin, end] = range(block);
+    for (int64_t i = begin; i < end; ++i) {
+      const Key place = places[digit(keys[i], pass)]++;
+      keys_[from ^ 1][place] = keys[i];
+      // The first pass reads the indices as they come.
+      positions_[from ^ 1][place] = pass == 0 ? static_cast<Key>(i) : positions[i];
+    }
+  }
+
+  const Problem& problem_;
+  const Plan& plan_;
+  const void* indices_;
+  Key* histograms_;
+  std::array<Key*, 2> keys_{};
+  std::array<Key*, 2> positions_{};  // the first one does not exist when there is one pass
+};
+
+}  // namespace aclgrad::embedding_dense_backward
+
+#endif  // ACLGRAD_OPS_EMBEDDING_DENSE_BACKWARD_ORDER_H_

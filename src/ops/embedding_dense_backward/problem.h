@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+// EmbeddingDenseBackward: the gradient of an embedding table,
+//
+//   dw[v, :] = sum over r with indices[r] == v of dy[r, :]      v != padding
+//   dw[padding, :] = 0
+//   with scale_by_frequency: dw[v, :] divided by the number of r with indices[r] == v
+//
+// Contract name -> name here: grad dy, numWeights table_rows, paddingIdx padding, scaleGradByFreq
+// scale_by_frequency, out dw. `rows` are those of dy, one an index; `cols` those of dy and dw.
+#ifndef ACLGRAD_OPS_EMBEDDING_DENSE_BACKWARD_PROBLEM_H_
+#define ACLGRAD_OPS_EMBEDDING_DENSE_BACKWARD_PROBLEM_H_
+
+#include <array>
+#include <cstdint>
+
+#include "aclnn/acl_meta.h"
+#include "base/status.h"
+#include "base/view.h"
+
+namespace aclgrad {
+class Launch;
+}
+
+namespace aclgrad::embedding_dense_backward {
+
+// Plain data: what to compute, no addresses.
+struct Problem {
+  View dy;       // [..., cols]; last dimension dense, any strides before it
+  View indices;  // `rows` elements, any shape and strides
+  View dw;       // [table_rows, cols]; last dimension dense
+  int64_t rows = 0;
+  int64_t cols = 0;
+  int64_t table_rows = 0;
+  int64_t padding = -1;  // a row of the table, or -1
+  bool scale_by_frequency = false;
+};
+
+// How it is cut, from the shape and the dtypes alone.
+struct Plan {
+  bool wide = false;        // the sort needs 64-bit numbers
+  int digit_bits = 1;       // of a sorting pass
+  int passes = 1;           // of the sort
+  int64_t sort_blocks = 1;  // blocks of positions
+  int64_t sort_block = 0;   // positions in each but the last
+  int64_t sweep_blocks = 1;
+
+  // Bytes of workspace regions. A problem of few indices takes its scratch from the stack: all 0.
+  std::array<int64_t, 2> buffer_bytes{};  // keys and positions, moved from one to the other
+  int64_t histogram_bytes = 0;
+  int64_t long_run_bytes = 0;
+};
+Plan make_plan(const Problem& problem);
+
+// Addresses of one run. Absent ones are null.
+struct Addresses {
+  const void *dy = nullptr, *indices = nullptr;
+  void* dw = nullptr;
+  std::array<void*, 2> buffers{};
+  void *histograms = nullptr, *long_runs = nullptr;
+};
+
+// The bad index of the lowest position; position -1: all are good.
+struct BadIndex {
+  int64_t position;
+  int64_t integer;  // its value where indices are integers
+  double floating;  // and where they are floating
+};
+
+// Writes every element of dw. Bad indices contribute nothing.
+BadIndex run_cpu(const Problem& problem, const Plan& plan, const Addresses& at);
+
+// The arguments of phase one, as they came.
+struct Arguments {
+  const aclTensor *grad, *indices;
+  uint64_t num_weights, padding_idx;
+  bool scale_grad_by_freq;
+  const aclTensor* out;
+  const uint64_t* workspace_size;
+  aclOpExecutor* const* executor;
+};
+// Checks the arguments in the documented order and fills the launch, or refuses.
+Status parse(const Arguments& arguments, Launch& launch);
+
+}  // namespace aclgrad::embedding_dense_backward
+
+#endif  // ACLGRAD_OPS_EMBEDDING_DENSE_BACKWARD_PROBLEM_H_

@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: Apache-2.0
+// How the table is cut into work. Blocks of rows go over the table once; runs of many gradient rows
+// are left out of them and are summed as units of one segment by one tile of columns.
+#ifndef ACLGRAD_OPS_EMBEDDING_DENSE_BACKWARD_SWEEP_H_
+#define ACLGRAD_OPS_EMBEDDING_DENSE_BACKWARD_SWEEP_H_
+
+#include <algorithm>
+
+#include "base/checked.h"
+#include "kernels/cpu/rows.h"
+#include "ops/embedding_dense_backward/order.h"
+#include "ops/embedding_dense_backward/tree.h"
+
+namespace aclgrad::embedding_dense_backward {
+
+// Bytes read and written by a block: about 20 us of one core.
+inline constexpr int64_t kSweepBlockBytes = int64_t{1} << 20;
+inline constexpr int64_t kMaxSweepBlocks = 4096;
+// Gradient rows from which a run is summed in units. Every run of that length covers two
+// neighbouring multiples of half of it, which is how such runs are found.
+inline constexpr int64_t kLongRun = 1024;
+// Columns of a unit; their FP64 totals take 4 KB.
+inline constexpr int64_t kTile = 512;
+
+struct LongRun {
+  int64_t row;
+  int64_t begin;  // in the order
+  int64_t end;
+  int64_t segments;
+  int64_t first_unit;
+  int64_t first_partial;  // row of `partials`; runs of one segment have none
+};
+
+// A place in the table and the entry of the order that comes there.
+struct Place {
+  int64_t row;
+  int64_t entry;
+};
+
+struct Sweep {
+  const Problem* problem = nullptr;
+  const Plan* plan = nullptr;
+  const void* dy = nullptr;
+  void* dw = nullptr;
+  RowOffsets dy_rows;
+  RowOffsets dw_rows;
+  Order order;
+  bool stream = false;
+  int64_t ahead = 1;  // gradient rows between the one that is added and the one that is prefetched
+  int64_t tiles = 1;
+  LongRun* long_runs = nullptr;
+  int64_t long_run_count = 0;
+  int64_t units = 0;
+  bool has_partials = false;   // some long run has several segments
+  double* partials = nullptr;  // [those segments, cols]
+
+  int64_t run_end(int64_t entry) const {
+    const int64_t key = order.keys[entry];
+    int64_t low = entry + 1;
+    int64_t high = order.count;
+    while (low < high) {
+      const int64_t middle = low + (high - low) / 2;
+      if (order.keys[middle] == key) {
+        low = middle + 1;
+      } else {
+        high = middle;
+      }
+    }
+    return low;
+  }
+  int64_t run_begin(int64_t entry) const {
+    const int64_t key = order.keys[entry];
+    int64_t low = 0;
+    int64_t high = entry;
+    while (low < high) {
+      const int64_t middle = low + (high - low) / 2;
+      if (order.keys[middle] < key) {
+        low = middle + 1;
+      } else {
+        high = middle;
+      }
+    }
+    return low;
+  }
+  bool is_long(int64_t entry) const {
+    const int64_t last = entry + kLongRun - 1;
+    return last < order.count && order.keys[last] == order.keys[entry];
+  }
+};
+
+// Where block `block` begins: blocks are equal in bytes, those of the table rows and of the
+// gradient rows taken together, and end between two table rows. A heavy head of a skewed
+// distribution gets blocks of few rows.
+inline Place block_begin(const Sweep& sweep, int64_t block) {
+  const Order& order = sweep.order;
+  const int64_t table_rows = sweep.problem->table_rows;
+  if (block == 0) return {0, 0};
+  if (block == sweep.plan->sweep_blocks) return {table_rows, order.count};
+  const auto row_cost = static_cast<int64_t>(dtype_size(sweep.problem->dw.dtype));
+  const auto entry_cost = static_cast<int64_t>(dtype_size(sweep.problem->dy.dtype));
+  const int64_t total = table_rows * row_cost + order.count * entry_cost;
+  const int64_t target = total / sweep.plan->sweep_blocks * block;
+  int64_t low = 0;
+  int64_t high = order.count;
+  while (low < high) {
+    const int64_t middle = low + (high - low) / 2;
+    if (order.keys[middle] * row_cost + middle * entry_cost < target) {
+      low = middle + 1;
+    } else {
+      high = middle;
+    }
+  }
+  const int64_t entry = low;
+  const int64_t least = entry == 0 ? 0 : order.keys[entry - 1] + 1;
+  const int64_t most = entry == order.count ? table_rows : order.keys[entry];
+  if (least > most) return {least, sweep.run_end(entry)};  // inside a run: behind it
+  return {std::clamp(ceil_div(target - entry * entry_cost, row_cost), least, most), entry};
+}
+
+// Fills long_runs and numbers their units and partial sums.
+inline void find_long_runs(Sweep& sweep) {
+  const Order& order = sweep.order;
+  const int64_t step = kLongRun / 2;
+  int64_t partials = 0;
+  for (int64_t entry = 0; entry + step < order.count;) {
+    if (order.keys[entry] != order.keys[entry + step]) {
+      entry += step;
+      continue;
+    }
+    const int64_t begin = sweep.run_begin(entry);
+    const int64_t end = sweep.run_end(entry);
+    if (end - begin >= kLongRun) {
+      const int64_t segments = segments_of(end - begin, sweep.problem->cols);
+      sweep.long_runs[sweep.long_run_count++] = {order.keys[entry], begin,       end,
+                                                 segments,          sweep.units, partials};
+      sweep.units += segments * sweep.tiles;
+      if (segments > 1) partials += segments;
+    }
+    entry = round_up(end, step);
+  }
+  sweep.has_partials = partials > 0;
+}
+
+inline const LongRun& run_of_unit(const Sweep& sweep, int64_t unit) {
+  const LongRun* begin = sweep.long_runs;
+  return *(
+      std::upper_bound(begin, begin + sweep.long_run_count, unit,
+                       [](int64_t number, const LongRun& run) { return number < run.first_unit; }) -
+      1);
+}
+
+}  // namespace aclgrad::embedding_dense_backward
+
+#endif  // ACLGRAD_OPS_EMBEDDING_DENSE_BACKWARD_SWEEP_H_

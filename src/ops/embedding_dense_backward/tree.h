@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+// The reduction tree of one output element, a function of the run's length and of the number of
+// columns. The run of table row v is the list of gradient rows that add to it, by rising position:
+//
+//   gradient rows --16 in a row, FP32, starting from +0--> chains
+//   chains        --in order, FP64--> segment
+//   segments      --in order, FP64--> total, divided once by the length where that is asked for,
+//                                     rounded once to FP32 and once to the output's dtype
+//
+// A run of up to 16 rows is one chain, one of less than two segment lengths one segment.
+#ifndef ACLGRAD_OPS_EMBEDDING_DENSE_BACKWARD_TREE_H_
+#define ACLGRAD_OPS_EMBEDDING_DENSE_BACKWARD_TREE_H_
+
+#include <algorithm>
+#include <bit>
+#include <cstdint>
+
+#include "kernels/cpu/lane_count.h"
+
+namespace aclgrad::embedding_dense_backward {
+
+// Gradient rows of a segment. Twice the columns at least: the FP64 totals of all segments then take
+// 4 bytes of workspace an index, which fit the buffers the sort has left.
+inline constexpr int64_t kLeastSegment = 1024;
+constexpr int64_t segment_rows(int64_t cols) {
+  return std::max(kLeastSegment, 2 * static_cast<int64_t>(std::bit_ceil(uint64_t(cols))));
+}
+
+// The last segment takes what is left over, so there are never more than rows / segment_rows.
+constexpr int64_t segments_of(int64_t run_length, int64_t cols) {
+  return std::max(int64_t{1}, run_length / segment_rows(cols));
+}
+
+}  // namespace aclgrad::embedding_dense_backward
+
+#endif  // ACLGRAD_OPS_EMBEDDING_DENSE_BACKWARD_TREE_H_

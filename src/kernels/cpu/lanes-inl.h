@@ -175,9 +175,23 @@ HWY_INLINE F32x16 load16(const T* p) {
 // The first `count` < 16 elements; the lanes above are +0 and nothing above is read.
 template <class T>
 HWY_INLINE F32x16 load_first(const T* p, size_t count) {
+#if HWY_TARGET <= HWY_AVX3  // masked loads never touch what they leave out
+  if constexpr (std::is_same_v<T, float>) {
+    F32x16 out;
+    out.part[0] = hn::MaskedLoad(hn::FirstN(TagF32(), count), TagF32(), p);
+    return out;
+  } else {
+    alignas(64) T buffer[kLanes];
+    const auto* bits = reinterpret_cast<const uint16_t*>(p);
+    hn::Store(hn::MaskedLoad(hn::FirstN(TagU16(), count), TagU16(), bits), TagU16(),
+              reinterpret_cast<uint16_t*>(buffer));
+    return load16(buffer);
+  }
+#else
   alignas(64) T buffer[kLanes] = {};
   std::memcpy(static_cast<void*>(buffer), p, count * sizeof(T));
   return load16(buffer);
+#endif
 }
 
 // Stores round to nearest even and write the canonical NaN.
@@ -245,9 +259,18 @@ HWY_INLINE void store_raw(const F32x16& v, float* p) {
 
 template <class T>
 HWY_INLINE void store_first(const F32x16& v, T* p, size_t count) {
+#if HWY_TARGET <= HWY_AVX3
+  if constexpr (std::is_same_v<T, float>) {
+    hn::BlendedStore(canonical(v.part[0]), hn::FirstN(TagF32(), count), TagF32(), p);
+  } else {
+    hn::BlendedStore(to_bits16(v.part[0], T{}), hn::FirstN(TagU16(), count), TagU16(),
+                     reinterpret_cast<uint16_t*>(p));
+  }
+#else
   alignas(64) T buffer[kLanes];
   store16(v, buffer);
   std::memcpy(static_cast<void*>(p), buffer, count * sizeof(T));
+#endif
 }
 
 // Streaming stores bypass the caches; p must be aligned to sixteen elements. A kernel that used

@@ -1,0 +1,267 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "ops/layer_norm_backward/problem.h"
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/verbose.h"
+#include "kernels/cpu/lane_count.h"
+#include "kernels/cpu/target.h"
+#include "ops/layer_norm_backward/tree.h"
+#include "tensor/check.h"
+#include "tensor/launch.h"
+#include "tensor/operand.h"
+
+namespace aclgrad::layer_norm_backward {
+namespace {
+
+constexpr const char* kOp = "aclnnLayerNormBackward";
+
+// Everything phase one reads of the arguments.
+struct Inputs {
+  Operand dy, x, mean, rstd, gamma, bias, dx, dgamma, dbeta;
+  std::vector<int64_t> normalized_shape;
+  std::vector<bool> mask;
+};
+
+Status check_null(const Arguments& in) {
+  if (Status s = check::not_null(kOp, "gradOut", in.grad_out)) return s;
+  if (Status s = check::not_null(kOp, "input", in.input)) return s;
+  if (Status s = check::not_null(kOp, "normalizedShape", in.normalized_shape)) return s;
+  if (Status s = check::not_null(kOp, "mean", in.mean)) return s;
+  if (Status s = check::not_null(kOp, "rstd", in.rstd)) return s;
+  if (Status s = check::not_null(kOp, "outputMask", in.output_mask)) return s;
+  return check_outputs(kOp, in.workspace_size, in.executor);
+}
+
+Status read_handles(const Arguments& in, Inputs& out) {
+  if (Status s = read_tensor(kOp, "gradOut", in.grad_out, out.dy)) return s;
+  if (Status s = read_tensor(kOp, "input", in.input, out.x)) return s;
+  if (Status s = read_int_array(kOp, "normalizedShape", in.normalized_shape, out.normalized_shape))
+    return s;
+  if (Status s = read_tensor(kOp, "mean", in.mean, out.mean)) return s;
+  if (Status s = read_tensor(kOp, "rstd", in.rstd, out.rstd)) return s;
+  if (Status s = read_tensor(kOp, "weightOptional", in.weight, out.gamma)) return s;
+  if (Status s = read_tensor(kOp, "biasOptional", in.bias, out.bias)) return s;
+  if (Status s = read_bool_array(kOp, "outputMask", in.output_mask, out.mask)) return s;
+  if (Status s = read_tensor(kOp, "gradInputOut", in.grad_input, out.dx)) return s;
+  if (Status s = read_tensor(kOp, "gradWeightOut", in.grad_weight, out.dgamma)) return s;
+  return read_tensor(kOp, "gradBiasOut", in.grad_bias, out.dbeta);
+}
+
+Status check_mask(const Inputs& in) {
+  if (in.mask.size() != 3) {
+    return fail(kParamInvalid, "%s: outputMask has %zu entries; expected 3", kOp, in.mask.size());
+  }
+  const Operand* outputs[] = {&in.dx, &in.dgamma, &in.dbeta};
+  for (size_t i = 0; i < 3; ++i) {
+    if (in.mask[i] && !outputs[i]->given()) {
+      return fail(kParamNullptr,
+                  "%s: %s is null; expected a tensor, because outputMask[%zu] is true", kOp,
+                  outputs[i]->name, i);
+    }
+  }
+  return kOk;
+}
+
+Status check_dtypes(const Inputs& in) {
+  const auto floats = {ACL_FLOAT, ACL_FLOAT16, ACL_BF16};
+  if (Status s = check::dtype(kOp, in.dy, floats)) return s;
+  if (Status s = check::same_dtype(kOp, in.x, in.dy)) return s;
+  for (const Operand* operand : {&in.mean, &in.rstd}) {
+    if (Status s = check::dtype(kOp, *operand, floats)) return s;
+  }
+  if (in.gamma.given()) {
+    if (Status s = check::dtype(kOp, in.gamma, {ACL_FLOAT, in.x.dtype})) return s;
+  }
+  for (const Operand* operand : {&in.bias, &in.dx, &in.dgamma, &in.dbeta}) {
+    if (!operand->given()) continue;
+    if (Status s = check::dtype(kOp, *operand, floats)) return s;
+  }
+  return kOk;
+}
+
+// The tensors whose format, rank and shape count: a masked-off output's do not.
+std::vector<const Operand*> described(const Inputs& in) {
+  std::vector<const Operand*> list = {&in.dy, &in.x, &in.mean, &in.rstd};
+  if (in.gamma.given()) list.push_back(&in.gamma);
+  if (in.bias.given()) list.push_back(&in.bias);
+  if (in.mask[0]) list.push_back(&in.dx);
+  if (in.mask[1]) list.push_back(&in.dgamma);
+  if (in.mask[2]) list.push_back(&in.dbeta);
+  return list;
+}
+
+Status check_ranks(const Inputs& in) {
+  for (const Operand* operand : described(in)) {
+    if (Status s = check::rank(kOp, *operand, 0, kMaxRank)) return s;
+  }
+  const size_t count = in.normalized_shape.size();
+  if (count < 1 || count > in.x.rank) {
+    return fail(kParamInvalid,
+                "%s: normalizedShape has %zu entries; expected 1 to %llu, the rank of input %s",
+                kOp, count, static_cast<unsigned long long>(in.x.rank), shape_text(in.x).c_str());
+  }
+  return kOk;
+}
+
+Status check_shapes(const Inputs& in) {
+  if (Status s = check::same_shape(kOp, in.dy, in.x)) return s;
+  const auto& normalized = in.normalized_shape;
+  const size_t row_dim = in.x.rank - normalized.size();
+  for (size_t i = 0; i < normalized.size(); ++i) {
+    if (normalized[i] != in.x.dims[row_dim + i]) {
+      return fail(kParamInvalid,
+                  "%s: normalizedShape is %s; expected the last %zu dims of input %s", kOp,
+                  shape_text(normalized.data(), normalized.size()).c_str(), normalized.size(),
+                  shape_text(in.x).c_str());
+    }
+  }
+  if (Status s = check::sizes(kOp, in.x)) return s;  // products below must not wrap
+  int64_t rows = 1, cols = 1;
+  for (size_t i = 0; i < in.x.rank; ++i) (i < row_dim ? rows : cols) *= in.x.dims[i];
+  const std::span<const int64_t> tail(normalized);
+  if (in.gamma.given()) {
+    if (Status s = check::shape(kOp, in.gamma, tail, "normalizedShape")) return s;
+  }
+  if (in.bias.given()) {
+    if (Status s = check::shape(kOp, in.bias, tail, "normalizedShape")) return s;
+  }
+  const std::string of_rows = "one per normalized row of input " + shape_text(in.x);
+  if (Status s = check::numel(kOp, in.mean, rows, of_rows.c_str())) return s;
+  if (Status s = check::same_shape(kOp, in.rstd, in.mean)) return s;
+  if (in.mask[0]) {
+    if (Status s = check::same_shape(kOp, in.dx, in.x)) return s;
+  }
+  const std::string of_cols = "one per element of a normalized row of input " + shape_text(in.x);
+  if (in.mask[1]) {
+    if (Status s = check::numel(kOp, in.dgamma, cols, of_cols.c_str())) return s;
+  }
+  if (in.mask[2]) {
+    if (Status s = check::numel(kOp, in.dbeta, cols, of_cols.c_str())) return s;
+  }
+  return kOk;
+}
+
+Status check_all(const Arguments& arguments, Inputs& in) {
+  if (Status s = check_null(arguments)) return s;
+  if (Status s = read_handles(arguments, in)) return s;
+  if (Status s = check_mask(in)) return s;
+  if (Status s = check_dtypes(in)) return s;
+  for (const Operand* operand : described(in)) {
+    if (Status s = check::format(kOp, *operand)) return s;
+  }
+  if (Status s = check_ranks(in)) return s;
+  if (Status s = check_shapes(in)) return s;
+  for (const Operand* operand : described(in)) {
+    if (Status s = check::sizes(kOp, *operand)) return s;
+  }
+  return kOk;
+}
+
+std::string problem_name(const Problem& problem) {
+  return std::string("layer_norm_backward/") + dtype_short_name(problem.x.dtype) + "/" +
+         std::to_string(problem.rows) + "x" + std::to_string(problem.cols);
+}
+
+int64_t bytes_moved(const Problem& problem) {
+  const auto size = [](const View& view) { return static_cast<int64_t>(dtype_size(view.dtype)); };
+  const int64_t elements = problem.rows * problem.cols;
+  return elements * (2 * size(problem.x) + (problem.want_dx ? size(problem.dx) : 0)) +
+         problem.rows * (size(problem.mean) + size(problem.rstd)) +
+         problem.cols * (size(problem.gamma) + (problem.want_dgamma ? size(problem.dgamma) : 0) +
+                         (problem.want_dbeta ? size(problem.dbeta) : 0));
+}
+
+}  // namespace
+
+Plan make_plan(const Problem& problem) {
+  Plan plan;
+  const bool columns = problem.want_dgamma || problem.want_dbeta;
+  const auto lanes = static_cast<int64_t>(kLanes);
+  plan.wide = is_wide(problem.rows, problem.cols);
+  plan.slab_rows = slab_rows(problem.rows, problem.cols);
+  plan.slabs = ceil_div(problem.rows, plan.slab_rows);
+  plan.panels = ceil_div(problem.cols, kPanel);
+  const auto float_size = static_cast<int64_t>(sizeof(float));
+  const auto double_size = static_cast<int64_t>(sizeof(double));
+  if (problem.gamma.dtype != ACL_FLOAT) plan.gamma_bytes = problem.cols * float_size;
+  if (plan.wide) {
+    plan.row_bytes = problem.rows * plan.panels * 2 * double_size;
+  } else if (columns) {
+    plan.partial_bytes = plan.slabs * 2 * round_up(problem.cols, lanes) * double_size;
+  }
+  return plan;
+}
+
+Status parse(const Arguments& arguments, Launch& launch) {
+  Inputs in;
+  if (Status s = check_all(arguments, in)) return s;
+
+  Problem problem;
+  const int normalized = static_cast<int>(in.normalized_shape.size());
+  problem.row_dim = static_cast<int>(in.x.rank) - normalized;
+  problem.rows = in.mean.numel();
+  problem.cols = 1;
+  for (const int64_t dim : in.normalized_shape) problem.cols *= dim;
+  problem.want_dx = in.mask[0];
+  problem.want_dgamma = in.mask[1];
+  problem.want_dbeta = in.mask[2];
+
+  // Operands in the order of the signature; dead ends of the mask keep their numbers.
+  const int dy = launch.input(in.dy, rows_of(normalized));
+  const int x = launch.input(in.x, rows_of(normalized));
+  const int mean = launch.input(in.mean, kAnyStrides);
+  const int rstd = launch.input(in.rstd, kAnyStrides);
+  const int gamma = launch.input(in.gamma, kDense);
+  launch.unused(in.bias);
+  const auto output = [&](const Operand& operand, bool wanted, Layout layout) {
+    return wanted ? launch.output(operand, layout) : launch.unused(operand, true);
+  };
+  const int dx = output(in.dx, problem.want_dx, rows_of(normalized));
+  const int dgamma = output(in.dgamma, problem.want_dgamma, kAnyStrides);
+  const int dbeta = output(in.dbeta, problem.want_dbeta, kAnyStrides);
+  if (problem.want_dx) {
+    launch.allow_in_place(dx, dy);
+    launch.allow_in_place(dx, x);
+  }
+
+  problem.dy = launch.view(dy);
+  problem.x = launch.view(x);
+  problem.mean = launch.view(mean);
+  problem.rstd = launch.view(rstd);
+  if (in.gamma.given()) problem.gamma = launch.view(gamma);
+  if (problem.want_dx) problem.dx = launch.view(dx);
+  if (problem.want_dgamma) problem.dgamma = launch.view(dgamma);
+  if (problem.want_dbeta) problem.dbeta = launch.view(dbeta);
+
+  if (aclgrad_verbose()) {
+    launch.describe(problem_name(problem), bytes_moved(problem), aclgrad_active_target());
+  }
+  const bool any_output = problem.want_dx || problem.want_dgamma || problem.want_dbeta;
+  if (problem.cols == 0 || !any_output) return kOk;
+
+  const Plan plan = make_plan(problem);
+  const int gamma_region = launch.book(plan.gamma_bytes);
+  const int partial_region = launch.book(plan.partial_bytes);
+  const int row_region = launch.book(plan.row_bytes);
+  launch.call([=](const Run& run) {
+    Addresses at;
+    at.dy = run.address(dy);
+    at.x = run.address(x);
+    at.mean = run.address(mean);
+    at.rstd = run.address(rstd);
+    at.gamma = run.address(gamma);
+    at.dx = run.address(dx);
+    at.dgamma = run.address(dgamma);
+    at.dbeta = run.address(dbeta);
+    at.gamma_region = run.region(gamma_region);
+    at.partial_region = run.region(partial_region);
+    at.row_region = run.region(row_region);
+    run_cpu(problem, plan, at);
+  });
+  return kOk;
+}
+
+}  // namespace aclgrad::layer_norm_backward

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+// The reduction tree of LayerNormBackward: numbers that decide the order of additions, hence the
+// bits.
+#ifndef ACLGRAD_OPS_LAYER_NORM_BACKWARD_TREE_H_
+#define ACLGRAD_OPS_LAYER_NORM_BACKWARD_TREE_H_
+
+#include <algorithm>
+#include <cstdint>
+
+#include "base/checked.h"
+
+namespace aclgrad::layer_norm_backward {
+
+// Rows whose dgamma and dbeta terms form one FP32 chain; also the unit in which slabs are cut.
+inline constexpr int64_t kRowBlock = 16;
+
+// Columns of one panel when few wide rows are cut along the columns.
+inline constexpr int64_t kPanel = 4096;
+
+// Under this many rows there are too few slabs to share; the columns are shared instead.
+inline constexpr int64_t kWideRows = 32;
+
+// Over this many columns a row no longer stays in L2 between its two visits, so cutting along the
+// rows saves nothing.
+inline constexpr int64_t kWideCols = 65536;
+
+// Elements that one thread does in about 20 us: not worth cutting.
+inline constexpr int64_t kSmall = 32768;
+
+// True: the problem is cut in column panels, each summed over all rows.
+constexpr bool is_wide(int64_t rows, int64_t cols) {
+  return (rows < kWideRows && cols >= 2 * kPanel) || cols > kWideCols;
+}
+
+// Rows of one slab. A slab costs 16 bytes of FP64 totals per column, written and read once: with 64
+// rows that is 4 % of the operands' bytes in FP32, and 256 slabs are enough for any machine.
+constexpr int64_t slab_rows(int64_t rows, int64_t cols) {
+  if (rows * cols <= kSmall) return std::max(kRowBlock, round_up(rows, kRowBlock));
+  const int64_t least = rows >= 4096 ? 64 : rows >= 1024 ? 32 : 16;
+  return std::max(least, round_up(ceil_div(rows, 256), kRowBlock));
+}
+
+}  // namespace aclgrad::layer_norm_backward
+
+#endif  // ACLGRAD_OPS_LAYER_NORM_BACKWARD_TREE_H_

@@ -33,15 +33,17 @@ extern "C" {
 [[gnu::visibility("default")]] Allocation aclgrad_find_allocation(const void* address) noexcept;
 
 // 0 when `stream` is a live stream (or null and the thread has a current context); otherwise
-// kParamInvalid (107002 for a null stream without a context) and a message that begins with `function`.
+// kParamInvalid (107002 for a null stream without a context) and a message that begins with
+// `function`.
 [[gnu::visibility("default")]] Status aclgrad_check_stream(const char* function,
-                                                          aclrtStream stream) noexcept;
+                                                           aclrtStream stream) noexcept;
 
 // Queues work behind everything queued on `stream` so far (null: the current default stream) and
 // returns at once. Takes ownership of `work` in every case, refusals included. Under
-// ASCEND_LAUNCH_BLOCKING=1 it returns after the work ran, with kRuntimeError if it reported an error.
+// ASCEND_LAUNCH_BLOCKING=1 it returns after the work ran, with kRuntimeError if it reported an
+// error.
 [[gnu::visibility("default")]] Status aclgrad_enqueue(const char* function, aclrtStream stream,
-                                                     Work* work) noexcept;
+                                                      Work* work) noexcept;
 
 // Device memory for the library's own use inside tasks; null when there is none. Not in the map of
 // live allocations.

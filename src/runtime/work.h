@@ -3,6 +3,7 @@
 #ifndef ACLGRAD_RUNTIME_WORK_H_
 #define ACLGRAD_RUNTIME_WORK_H_
 
+#include <cstdint>
 #include <string>
 
 namespace aclgrad {
@@ -26,6 +27,7 @@ class Work {
   virtual void run(DataErrors& errors) noexcept = 0;
 
   Work* next = nullptr;  // the queue's link
+  uint64_t ticket = 0;   // set by the queue: memory freed later is released after this work
 };
 
 }  // namespace aclgrad

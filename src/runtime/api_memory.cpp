@@ -1,0 +1,299 @@
+// SPDX-License-Identifier: Apache-2.0
+// The C boundary: memory and data buffers.
+#include <utility>
+
+#include "acl/acl.h"
+#include "base/handle_table.h"
+#include "base/status.h"
+#include "runtime/backend.h"
+#include "runtime/context.h"
+#include "runtime/memory.h"
+#include "runtime/stream_registry.h"
+
+namespace aclgrad {
+namespace {
+
+struct DataBuffer {
+  void* data = nullptr;
+  size_t size = 0;
+};
+constinit HandleTable<DataBuffer> data_buffers{Kind::kDataBuffer};
+
+class CopyWork final : public Work {
+ public:
+  CopyWork(void* to, const void* from, size_t bytes) : to_(to), from_(from), bytes_(bytes) {}
+  void run(DataErrors&) noexcept override { backend().copy(to_, from_, bytes_); }
+
+ private:
+  void* to_;
+  const void* from_;
+  size_t bytes_;
+};
+
+class FillWork final : public Work {
+ public:
+  FillWork(void* to, int32_t value, size_t bytes) : to_(to), value_(value), bytes_(bytes) {}
+  void run(DataErrors&) noexcept override { backend().fill(to_, value_, bytes_); }
+
+ private:
+  void* to_;
+  int32_t value_;
+  size_t bytes_;
+};
+
+Status null_parameter(const char* function, const char* name) {
+  return fail(ACL_ERROR_INVALID_PARAM, "%s: %s is null, expected a pointer", function, name);
+}
+
+Status allocate(const char* function, const char* name, MemorySpace space, size_t size,
+                void** out) {
+  if (out == nullptr) return null_parameter(function, name);
+  if (size == 0) {
+    return fail(ACL_ERROR_INVALID_PARAM, "%s: size is 0, expected at least 1", function);
+  }
+  Status refusal = kOk;
+  if (!contexts::require_current(function, refusal)) return refusal;
+  return memory::allocate(function, space, size, out);
+}
+
+Status release(const char* function, const char* name, MemorySpace space, void* address) {
+  if (address == nullptr) return null_parameter(function, name);
+  return memory::release(function, space, address);
+}
+
+// A range must not begin in dead memory, nor leave the allocation it begins in.
+Status check_range(const char* function, const char* name, const void* address, size_t count,
+                   bool* pageable = nullptr) {
+  const Allocation found = memory::find(address);
+  const auto begin = reinterpret_cast<uintptr_t>(address);
+  switch (found.kind) {
+    case AddressKind::kDeadDevice:
+    case AddressKind::kDeadHost:
+      return fail(ACL_ERROR_RT_PARAM_INVALID,
+                  "%s: %s %p is in no live allocation, expected memory that is not freed", function,
+                  name, address);
+    case AddressKind::kDevice:
+    case AddressKind::kHost: {
+      const size_t rest = found.size - (begin - found.begin);
+      if (count <= rest) return kOk;
+      return fail(ACL_ERROR_RT_PARAM_INVALID,
+                  "%s: count is %zu, expected at most %zu, what %s's allocation has left from %p",
+                  function, count, rest, name, address);
+    }
+    case AddressKind::kUnknown:
+      break;
+  }
+  if (begin + count < begin) {
+    return fail(ACL_ERROR_RT_PARAM_INVALID,
+                "%s: count is %zu, expected an end of %s that is an address", function, count,
+                name);
+  }
+  if (pageable != nullptr) *pageable = true;
+  return kOk;
+}
+
+bool valid_kind(aclrtMemcpyKind kind) {
+  return kind >= ACL_MEMCPY_HOST_TO_HOST && kind <= ACL_MEMCPY_INTER_DEVICE_TO_DEVICE;
+}
+
+struct Copy {
+  void* to;
+  size_t most;
+  const void* from;
+  size_t count;
+  aclrtMemcpyKind kind;
+};
+
+// `nothing`: the call is done. `pageable`: a side is host memory that the library did not allocate.
+Status check_copy(const char* function, const Copy& copy, bool& nothing, bool& pageable) {
+  nothing = copy.count == 0;
+  if (nothing) return kOk;
+  if (copy.to == nullptr) return null_parameter(function, "dst");
+  if (copy.from == nullptr) return null_parameter(function, "src");
+  if (copy.count > copy.most) {
+    return fail(ACL_ERROR_RT_PARAM_INVALID, "%s: count is %zu, expected at most destMax, %zu",
+                function, copy.count, copy.most);
+  }
+  nothing = copy.to == copy.from;
+  if (nothing) return kOk;
+  if (!valid_kind(copy.kind)) {
+    return fail(ACL_ERROR_INVALID_PARAM, "%s: kind is %d, expected an aclrtMemcpyKind", function,
+                static_cast<int>(copy.kind));
+  }
+  if (const Status status = check_range(function, "dst", copy.to, copy.count, &pageable)) {
+    return status;
+  }
+  return check_range(function, "src", copy.from, copy.count, &pageable);
+}
+
+Status check_fill(const char* function, void* to, size_t most, size_t count, bool& nothing) {
+  nothing = count == 0;
+  if (nothing) return kOk;
+  if (to == nullptr) return null_parameter(function, "devPtr");
+  if (count > most) {
+    return fail(ACL_ERROR_RT_PARAM_INVALID, "%s: count is %zu, expected at most maxCount, %zu",
+                function, count, most);
+  }
+  return check_range(function, "devPtr", to, count);
+}
+
+Status copy_now(const Copy& copy) {
+  bool nothing = false;
+  bool pageable = false;
+  if (const Status status = check_copy("aclrtMemcpy", copy, nothing, pageable)) return status;
+  if (!nothing) backend().copy(copy.to, copy.from, copy.count);
+  return kOk;
+}
+
+Status queue(const char* function, aclrtStream handle, Work* work, bool await) {
+  std::unique_ptr<Work> owned(work);
+  Status refusal = kOk;
+  const StreamTable::Pin pin =
+      streams::resolve(function, handle, ACL_ERROR_RT_STREAM_CONTEXT, refusal);
+  if (!pin) return refusal;
+  const uint64_t sequence = pin->stream->enqueue(owned.release());
+  if (sequence == 0 ||
+      (await && pin->stream->wait(sequence, Deadline::never(), true) == Wait::kAbandoned)) {
+    return fail(ACL_ERROR_RT_STREAM_CONTEXT,
+                "%s: the stream takes no more work, it is being destroyed or the process is ending",
+                function);
+  }
+  return kOk;
+}
+
+Status copy_later(const Copy& copy, aclrtStream stream) {
+  constexpr const char* kName = "aclrtMemcpyAsync";
+  bool nothing = false;
+  bool pageable = false;
+  if (const Status status = check_copy(kName, copy, nothing, pageable)) return status;
+  if (nothing) return kOk;
+  return queue(kName, stream, new CopyWork(copy.to, copy.from, copy.count), pageable);
+}
+
+Status get_data_buffer(const char* function, const aclDataBuffer* handle,
+                       HandleTable<DataBuffer>::Pin& pin) {
+  pin = data_buffers.pin(handle);
+  if (pin) return kOk;
+  return fail(handle == nullptr ? ACL_ERROR_INVALID_PARAM : ACL_ERROR_RT_PARAM_INVALID,
+              "%s: dataBuffer %p is %s, expected a live aclDataBuffer", function,
+              static_cast<const void*>(handle), handle::describe(handle, Kind::kDataBuffer));
+}
+
+}  // namespace
+}  // namespace aclgrad
+
+using namespace aclgrad;
+
+extern "C" {
+
+aclError aclrtMalloc(void** devPtr, size_t size, aclrtMemMallocPolicy) {
+  return guarded("aclrtMalloc", ACL_ERROR_BAD_ALLOC, [&] {
+    return allocate("aclrtMalloc", "devPtr", MemorySpace::kDevice, size, devPtr);
+  });
+}
+
+aclError aclrtMallocAlign32(void** devPtr, size_t size, aclrtMemMallocPolicy) {
+  return guarded("aclrtMallocAlign32", ACL_ERROR_BAD_ALLOC, [&] {
+    return allocate("aclrtMallocAlign32", "devPtr", MemorySpace::kDevice, size, devPtr);
+  });
+}
+
+aclError aclrtFree(void* devPtr) {
+  return guarded("aclrtFree", ACL_ERROR_BAD_ALLOC,
+                 [&] { return release("aclrtFree", "devPtr", MemorySpace::kDevice, devPtr); });
+}
+
+aclError aclrtMallocHost(void** hostPtr, size_t size) {
+  return guarded("aclrtMallocHost", ACL_ERROR_BAD_ALLOC, [&] {
+    return allocate("aclrtMallocHost", "hostPtr", MemorySpace::kHost, size, hostPtr);
+  });
+}
+
+aclError aclrtFreeHost(void* hostPtr) {
+  return guarded("aclrtFreeHost", ACL_ERROR_BAD_ALLOC,
+                 [&] { return release("aclrtFreeHost", "hostPtr", MemorySpace::kHost, hostPtr); });
+}
+
+aclError aclrtMemcpy(void* dst, size_t destMax, const void* src, size_t count,
+                     aclrtMemcpyKind kind) {
+  return guarded("aclrtMemcpy", ACL_ERROR_BAD_ALLOC, [&] {
+    return copy_now({dst, destMax, src, count, kind});
+  });
+}
+
+aclError aclrtMemcpyAsync(void* dst, size_t destMax, const void* src, size_t count,
+                          aclrtMemcpyKind kind, aclrtStream stream) {
+  return guarded("aclrtMemcpyAsync", ACL_ERROR_BAD_ALLOC, [&] {
+    return copy_later({dst, destMax, src, count, kind}, stream);
+  });
+}
+
+aclError aclrtMemset(void* devPtr, size_t maxCount, int32_t value, size_t count) {
+  return guarded("aclrtMemset", ACL_ERROR_BAD_ALLOC, [&] {
+    bool nothing = false;
+    if (const Status status = check_fill("aclrtMemset", devPtr, maxCount, count, nothing)) {
+      return status;
+    }
+    if (!nothing) backend().fill(devPtr, value, count);
+    return kOk;
+  });
+}
+
+aclError aclrtMemsetAsync(void* devPtr, size_t maxCount, int32_t value, size_t count,
+                          aclrtStream stream) {
+  constexpr const char* kName = "aclrtMemsetAsync";
+  return guarded(kName, ACL_ERROR_BAD_ALLOC, [&] {
+    bool nothing = false;
+    if (const Status status = check_fill(kName, devPtr, maxCount, count, nothing)) return status;
+    return nothing ? kOk : queue(kName, stream, new FillWork(devPtr, value, count), false);
+  });
+}
+
+aclError aclrtGetMemInfo(aclrtMemAttr attr, size_t* free, size_t* total) {
+  constexpr const char* kName = "aclrtGetMemInfo";
+  return guarded(kName, ACL_ERROR_BAD_ALLOC, [&] {
+    if (free == nullptr) return null_parameter(kName, "free");
+    if (total == nullptr) return null_parameter(kName, "total");
+    if (attr < ACL_DDR_MEM || attr > ACL_MEM_P2P_HUGE1G) {
+      return fail(ACL_ERROR_INVALID_PARAM, "%s: attr is %d, expected an aclrtMemAttr", kName,
+                  static_cast<int>(attr));
+    }
+    const MemoryInfo info = backend().memory_info();
+    *free = info.free;
+    *total = info.total;
+    return kOk;
+  });
+}
+
+aclDataBuffer* aclCreateDataBuffer(void* data, size_t size) {
+  void* handle = nullptr;
+  guarded("aclCreateDataBuffer", ACL_ERROR_BAD_ALLOC, [&] {
+    handle = data_buffers.create(DataBuffer{data, size});
+    return kOk;
+  });
+  return static_cast<aclDataBuffer*>(handle);
+}
+
+aclError aclDestroyDataBuffer(const aclDataBuffer* dataBuffer) {
+  return guarded("aclDestroyDataBuffer", ACL_ERROR_BAD_ALLOC, [&] {
+    if (data_buffers.destroy(dataBuffer)) return kOk;
+    HandleTable<DataBuffer>::Pin pin;
+    return get_data_buffer("aclDestroyDataBuffer", dataBuffer, pin);
+  });
+}
+
+void* aclGetDataBufferAddr(const aclDataBuffer* dataBuffer) {
+  HandleTable<DataBuffer>::Pin pin;
+  guarded("aclGetDataBufferAddr", ACL_ERROR_BAD_ALLOC,
+          [&] { return get_data_buffer("aclGetDataBufferAddr", dataBuffer, pin); });
+  return pin ? pin->data : nullptr;
+}
+
+size_t aclGetDataBufferSizeV2(const aclDataBuffer* dataBuffer) {
+  HandleTable<DataBuffer>::Pin pin;
+  guarded("aclGetDataBufferSizeV2", ACL_ERROR_BAD_ALLOC,
+          [&] { return get_data_buffer("aclGetDataBufferSizeV2", dataBuffer, pin); });
+  return pin ? pin->size : 0;
+}
+
+}  // extern "C"

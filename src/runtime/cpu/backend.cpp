@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+// The CPU as a device: memory out of two reserved address ranges, streams that are queues.
+#include "runtime/backend.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "runtime/cpu/machine.h"
+#include "runtime/cpu/pool.h"
+#include "runtime/cpu/stream.h"
+#include "runtime/settings.h"
+
+namespace aclgrad {
+namespace {
+
+// Of freed large blocks an eighth of the memory is kept, 2 GiB at most.
+constexpr size_t kKeptShare = 8;
+constexpr size_t kMostKept = size_t{2} << 30;
+
+size_t most_kept(size_t total) { return std::min(total / kKeptShare, kMostKept); }
+
+class CpuBackend final : public Backend {
+ public:
+  CpuBackend()
+      : total_(machine::memory_info().total),
+        device_pool_(most_kept(total_)),
+        host_pool_(most_kept(total_)) {}
+
+  std::shared_ptr<Stream> make_stream() override { return std::make_shared<CpuStream>(); }
+
+  void* allocate(MemorySpace space, size_t bytes) noexcept override {
+    return pool(space).allocate(bytes);
+  }
+  void release(MemorySpace space, void* memory, size_t bytes) noexcept override {
+    pool(space).release(memory, bytes);
+  }
+  void trim() noexcept override {
+    device_pool_.trim();
+    host_pool_.trim();
+  }
+  bool reserved(MemorySpace space, uintptr_t address) const noexcept override {
+    return (space == MemorySpace::kDevice ? device_pool_ : host_pool_).contains(address);
+  }
+
+  // Overlapping blocks are allowed.
+  void copy(void* to, const void* from, size_t bytes) noexcept override {
+    std::memmove(to, from, bytes);
+  }
+  void fill(void* to, int32_t value, size_t bytes) noexcept override {
+    std::memset(to, value, bytes);
+  }
+
+  size_t total_memory() noexcept override { return total_; }
+  MemoryInfo memory_info() noexcept override {
+    try {
+      return machine::memory_info();
+    } catch (...) {
+      return {0, total_};
+    }
+  }
+  int64_t compute_units() noexcept override {
+    const int32_t threads = settings().threads;
+    return threads > 0 ? threads : machine::processors();
+  }
+  int64_t cache_bytes() noexcept override { return machine::last_level_cache(); }
+
+ private:
+  Pool& pool(MemorySpace space) {
+    return space == MemorySpace::kDevice ? device_pool_ : host_pool_;
+  }
+
+  const size_t total_;
+  Pool device_pool_;
+  Pool host_pool_;
+};
+
+}  // namespace
+
+Backend& backend() noexcept {
+  static CpuBackend* const kBackend = new CpuBackend;
+  return *kBackend;
+}
+
+}  // namespace aclgrad

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+// A CPU stream: an in-order queue that exactly one thread runs at a time. That thread is the
+// stream's worker, or a thread that synchronises and finds nobody running: small operators then
+// cost no thread switch.
+//
+// Waking a sleeping thread costs its waker several microseconds. So for kPollWindow after the last
+// activity the worker looks at the queue every kPollInterval and is not woken; then it parks for
+// good and the next enqueue wakes it. Idle costs nothing.
+#ifndef ACLGRAD_RUNTIME_CPU_STREAM_H_
+#define ACLGRAD_RUNTIME_CPU_STREAM_H_
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <utility>
+#include <vector>
+
+#include "runtime/backend.h"
+
+namespace aclgrad {
+
+class CpuStream final : public Stream, public std::enable_shared_from_this<CpuStream> {
+ public:
+  CpuStream() = default;
+  ~CpuStream() override;
+
+  uint64_t enqueue(Work* work) override;
+  uint64_t enqueued() const override { return enqueued_.load(std::memory_order_acquire); }
+  uint64_t completed() const override { return completed_.load(std::memory_order_acquire); }
+  Wait wait(uint64_t sequence, const Deadline& deadline, bool may_run) override;
+  void hurry() override;
+  void close() override;
+  void abort() override;
+  void interrupt() override;
+  void await_running(const Deadline& deadline) override;
+  uint64_t oldest_ticket() override;
+  DataErrorList take_errors(uint64_t sequence) override;
+  DataErrorList copy_errors(uint64_t sequence) override;
+  void adopt_errors(DataErrorList errors) noexcept override;
+
+ private:
+  enum class Worker : uint8_t { kNone, kAwake, kParked };
+  using Lock = std::unique_lock<std::mutex>;
+
+  // All of these with mutex_ held; run_queue releases it around each piece of work.
+  void run_queue(Lock& lock, uint64_t last);
+  void complete(uint64_t sequence, TaskErrors& errors) noexcept;
+  void keep_error(uint64_t sequence, std::shared_ptr<DataError> error);
+  bool wait_once(Lock& lock, uint64_t sequence, const Deadline& deadline);
+  void drop_queue();
+  void hurry_locked();
+  void drain_locked(Lock& lock);
+  void end_worker_locked();
+  bool start_worker_locked();
+
+  void worker_loop();
+  bool spin(uint64_t sequence) const;
+
+  std::mutex mutex_;
+  std::condition_variable done_;  // threads that wait for work
+  std::condition_variable wake_;  // the worker
+  Work* head_ = nullptr;
+  Work* tail_ = nullptr;
+  std::atomic<uint64_t> enqueued_{0};   // written under mutex_
+  std::atomic<uint64_t> completed_{0};  // written under mutex_
+  uint64_t running_ticket_ = 0;
+  bool running_ = false;  // some thread runs the queue
+  bool closed_ = false;
+  bool kicked_ = false;
+  Worker worker_ = Worker::kNone;
+  uint32_t waiting_ = 0;
+  uint64_t wake_at_ = UINT64_MAX;  // the smallest sequence that a waiting thread waits for
+  // Ascending sequences. The flag spares a clean synchronise the lock.
+  std::vector<std::pair<uint64_t, std::shared_ptr<DataError>>> errors_;
+  std::atomic<bool> has_errors_{false};
+  bool lost_error_ = false;  // there was no memory for an error's text
+};
+
+}  // namespace aclgrad
+
+#endif  // ACLGRAD_RUNTIME_CPU_STREAM_H_

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+// What running work found wrong in the data, until a synchronise reports it. One error may be known
+// to several streams (one that waited for the other); whoever takes it first reports it.
+#ifndef ACLGRAD_RUNTIME_DATA_ERRORS_H_
+#define ACLGRAD_RUNTIME_DATA_ERRORS_H_
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "runtime/work.h"
+
+namespace aclgrad {
+
+struct DataError {
+  std::string message;
+  uint64_t order = 0;  // over all streams, in the order the errors were found
+  std::atomic<bool> reported{false};
+};
+
+using DataErrorList = std::vector<std::shared_ptr<DataError>>;
+
+// Collects the first message of one task, from any of the threads that compute it.
+class TaskErrors final : public DataErrors {
+ public:
+  void report(std::string message) override {
+    const std::lock_guard lock(mutex_);
+    if (!any_.load(std::memory_order_relaxed)) message_ = std::move(message);
+    any_.store(true, std::memory_order_release);
+  }
+  bool any() const { return any_.load(std::memory_order_acquire); }
+  std::string take() { return std::move(message_); }
+
+ private:
+  std::mutex mutex_;
+  std::atomic<bool> any_{false};
+  std::string message_;
+};
+
+std::shared_ptr<DataError> make_data_error(std::string message);
+
+// 0 when none of the errors is unreported; else marks them reported and refuses with 507015, the
+// first one's message and the number of the others.
+Status report_errors(const char* function, DataErrorList errors);
+
+}  // namespace aclgrad
+
+#endif  // ACLGRAD_RUNTIME_DATA_ERRORS_H_

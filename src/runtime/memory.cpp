@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/memory.h"
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <mutex>
+#include <vector>
+
+#include "runtime/allocation_map.h"
+#include "runtime/process.h"
+#include "runtime/stream_registry.h"
+
+namespace aclgrad::memory {
+namespace {
+
+constexpr size_t kGranule = 32;
+// How long an allocation that finds no memory waits for work that holds freed memory.
+constexpr int32_t kPatienceMilliseconds = 5000;
+
+struct Freed {
+  uint64_t stamp = 0;
+  MemorySpace space = MemorySpace::kDevice;
+  void* address = nullptr;
+  size_t size = 0;
+};
+
+constinit std::array<AllocationMap, 2> maps;
+constinit std::atomic<uint64_t> ticket{1};
+constinit std::atomic<size_t> bytes_held{0};  // live and freed but not yet released
+constinit std::atomic<size_t> freed_count{0};
+
+// Guards the two below. `freed` is in the order of stamps and always has room for all live
+// allocations, so that freeing needs no memory.
+constinit std::mutex freed_mutex;
+constinit size_t live_count = 0;
+
+std::vector<Freed>& freed() {
+  static auto* const kList = new std::vector<Freed>;
+  return *kList;
+}
+
+AllocationMap& map_of(MemorySpace space) { return maps[static_cast<size_t>(space)]; }
+
+bool hold(size_t bytes) noexcept {
+  const size_t total = backend().total_memory();
+  size_t held = bytes_held.load(std::memory_order_relaxed);
+  do {
+    if (bytes > total || held > total - bytes) return false;
+  } while (!bytes_held.compare_exchange_weak(held, held + bytes, std::memory_order_relaxed));
+  return true;
+}
+
+void* take(MemorySpace space, size_t bytes) noexcept {
+  if (!hold(bytes)) return nullptr;
+  void* address = backend().allocate(space, bytes);
+  if (address == nullptr) {
+    backend().trim();
+    address = backend().allocate(space, bytes);
+  }
+  if (address == nullptr) bytes_held.fetch_sub(bytes, std::memory_order_relaxed);
+  return address;
+}
+
+void give_back(MemorySpace space, void* address, size_t bytes) noexcept {
+  backend().release(space, address, bytes);
+  bytes_held.fetch_sub(bytes, std::memory_order_relaxed);
+}
+
+void wait_for_queued_work() {
+  const Deadline deadline = Deadline::in_milliseconds(kPatienceMilliseconds);
+  for (const streams::Listed& listed : streams::all()) {
+    listed.stream->wait(listed.stream->enqueued(), deadline, false);
+  }
+}
+
+void* take_patiently(MemorySpace space, size_t bytes) {
+  void* address = take(space, bytes);
+  if (address != nullptr || freed_count.load(std::memory_order_relaxed) == 0) return address;
+  wait_for_queued_work();
+  reclaim();
+  return take(space, bytes);
+}
+
+void reserve_room_to_free() {
+  const std::lock_guard lock(freed_mutex);
+  const size_t needed = freed().size() + live_count + 1;
+  if (freed().capacity() < needed) freed().reserve(2 * needed);
+  ++live_count;
+}
+
+}  // namespace
+
+size_t padded_size(size_t size) noexcept {
+  size_t padded = 0;
+  if (__builtin_add_overflow(size, 2 * kGranule - 1, &padded)) return 0;
+  return padded / kGranule * kGranule;
+}
+
+Status allocate(const char* function, MemorySpace space, size_t size, void** out) {
+  reclaim_if_deferred();
+  const size_t padded = padded_size(size);
+  const size_t total = backend().total_memory();
+  if (padded == 0 || padded > total) {
+    return fail(ACL_ERROR_RT_MEMORY_ALLOCATION,
+                "%s: size is %zu bytes, expected at most the machine's %zu", function, size, total);
+  }
+  void* const address = take_patiently(space, padded);
+  if (address == nullptr) {
+    return fail(ACL_ERROR_RT_MEMORY_ALLOCATION,
+                "%s: no memory for size %zu; %zu of %zu bytes are allocated", function, size,
+                bytes_held.load(std::memory_order_relaxed), total);
+  }
+  try {
+    reserve_room_to_free();
+    try {
+      map_of(space).insert(reinterpret_cast<uintptr_t>(address), padded);
+    } catch (...) {
+      const std::lock_guard lock(freed_mutex);
+      --live_count;
+      throw;
+    }
+  } catch (...) {
+    give_back(space, address, padded);
+    throw;
+  }
+  *out = address;
+  return kOk;
+}
+
+Status release(const char* function, MemorySpace space, void* address) noexcept {
+  const size_t size = map_of(space).erase(reinterpret_cast<uintptr_t>(address));
+  if (size == 0) {
+    return fail(ACL_ERROR_INVALID_PARAM,
+                "%s: %s is %p, expected the start of a live allocation of this kind", function,
+                space == MemorySpace::kDevice ? "devPtr" : "hostPtr", address);
+  }
+  // Near the end of the process abandoned work may still name it: the system takes it back.
+  if (process::exiting()) return kOk;
+  {
+    const std::lock_guard lock(freed_mutex);
+    const uint64_t stamp = ticket.fetch_add(1, std::memory_order_acq_rel);
+    freed().push_back({stamp, space, address, size});
+    --live_count;
+    freed_count.store(freed().size(), std::memory_order_relaxed);
+  }
+  reclaim();
+  return kOk;
+}
+
+Allocation find(const void* pointer) noexcept {
+  const auto address = reinterpret_cast<uintptr_t>(pointer);
+  for (const MemorySpace space : {MemorySpace::kDevice, MemorySpace::kHost}) {
+    if (!backend().reserved(space, address)) continue;
+    const bool device = space == MemorySpace::kDevice;
+    const AllocationMap::Range range = map_of(space).find(address);
+    if (range.size == 0) {
+      return {device ? AddressKind::kDeadDevice : AddressKind::kDeadHost, 0, 0};
+    }
+    return {device ? AddressKind::kDevice : AddressKind::kHost, range.begin, range.size};
+  }
+  return {};
+}
+
+uint64_t current_ticket() noexcept { return ticket.load(std::memory_order_acquire); }
+
+void reclaim_if_deferred() noexcept {
+  if (freed_count.load(std::memory_order_relaxed) != 0) reclaim();
+}
+
+void reclaim() noexcept {
+  if (process::exiting()) return;
+  const std::lock_guard lock(freed_mutex);
+  const uint64_t oldest = streams::oldest_ticket();
+  std::vector<Freed>& list = freed();
+  const auto end = std::find_if(list.begin(), list.end(),
+                                [&](const Freed& entry) { return entry.stamp >= oldest; });
+  for (auto entry = list.begin(); entry != end; ++entry) {
+    give_back(entry->space, entry->address, entry->size);
+  }
+  list.erase(list.begin(), end);
+  freed_count.store(list.size(), std::memory_order_relaxed);
+}
+
+}  // namespace aclgrad::memory

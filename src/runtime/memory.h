@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+// Device and pinned host memory: which allocations live, and when a freed one may be released.
+//
+// Every piece of work carries the ticket that was current when it was queued; every free takes the
+// current ticket as its stamp and makes the next one current. Memory is released when no work with
+// a ticket up to the stamp is left in any stream. Queueing costs one load that way.
+#ifndef ACLGRAD_RUNTIME_MEMORY_H_
+#define ACLGRAD_RUNTIME_MEMORY_H_
+
+#include <cstddef>
+#include <cstdint>
+
+#include "base/status.h"
+#include "runtime/backend.h"
+#include "runtime/services.h"
+
+namespace aclgrad::memory {
+
+// The size that counts in every range check: rounded up to 32, plus 32. 0 when it overflows.
+size_t padded_size(size_t size) noexcept;
+
+// Refuses with 207001, or stores the new allocation's address.
+Status allocate(const char* function, MemorySpace space, size_t size, void** out);
+// Refuses with 100000 what is no live allocation's start. Never blocks.
+Status release(const char* function, MemorySpace space, void* address) noexcept;
+
+Allocation find(const void* address) noexcept;
+
+uint64_t current_ticket() noexcept;
+// Releases freed memory that no queued work names any more. The first form costs one load when
+// nothing was freed.
+void reclaim_if_deferred() noexcept;
+void reclaim() noexcept;
+
+}  // namespace aclgrad::memory
+
+#endif  // ACLGRAD_RUNTIME_MEMORY_H_

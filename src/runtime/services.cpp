@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/services.h"
+
+#include <memory>
+#include <utility>
+
+#include "runtime/memory.h"
+#include "runtime/settings.h"
+#include "runtime/stream_registry.h"
+
+namespace aclgrad {
+namespace {
+
+// In front of scratch memory, to know its size when it is freed.
+constexpr size_t kScratchHeader = 64;
+
+// Runs work for a caller that waits, and keeps its data error for that caller alone.
+class BlockingWork final : public Work {
+ public:
+  BlockingWork(std::unique_ptr<Work> inner, std::shared_ptr<TaskErrors> errors)
+      : inner_(std::move(inner)), errors_(std::move(errors)) {}
+  void run(DataErrors&) noexcept override {
+    inner_->run(*errors_);
+    inner_.reset();
+  }
+
+ private:
+  std::unique_ptr<Work> inner_;
+  std::shared_ptr<TaskErrors> errors_;
+};
+
+Status refuse_ended(const char* function) {
+  return fail(kRuntimeError,
+              "%s: the stream takes no more work, it is being destroyed or the process is ending",
+              function);
+}
+
+Status run_blocking(const char* function, Stream& stream, std::unique_ptr<Work> work) {
+  auto errors = std::make_shared<TaskErrors>();
+  auto blocking = std::make_unique<BlockingWork>(std::move(work), errors);
+  const uint64_t sequence = stream.enqueue(blocking.release());
+  if (sequence == 0 || stream.wait(sequence, Deadline::never(), true) == Wait::kAbandoned) {
+    return refuse_ended(function);
+  }
+  if (!errors->any()) return kOk;
+  return fail(kRuntimeError, "%s: %s", function, errors->take().c_str());
+}
+
+// The stream of phase two, whose status for a dead handle is an operator's.
+StreamTable::Pin resolve(const char* function, aclrtStream stream, Status& refusal) {
+  return streams::resolve(function, stream, kParamInvalid, refusal);
+}
+
+}  // namespace
+
+extern "C" {
+
+Allocation aclgrad_find_allocation(const void* address) noexcept { return memory::find(address); }
+
+Status aclgrad_check_stream(const char* function, aclrtStream stream) noexcept {
+  Status refusal = kOk;
+  resolve(function, stream, refusal);
+  return refusal;
+}
+
+Status aclgrad_enqueue(const char* function, aclrtStream handle, Work* work) noexcept {
+  std::unique_ptr<Work> owned(work);
+  Status refusal = kOk;
+  const StreamTable::Pin pin = resolve(function, handle, refusal);
+  if (!pin) return refusal;
+  Stream& stream = *pin->stream;
+  if (settings().launch_blocking) [[unlikely]] {
+    return guarded(function, ACL_ERROR_BAD_ALLOC,
+                   [&] { return run_blocking(function, stream, std::move(owned)); });
+  }
+  if (stream.enqueue(owned.release()) == 0) return refuse_ended(function);
+  return kOk;
+}
+
+void* aclgrad_allocate_scratch(size_t bytes) noexcept {
+  size_t whole = 0;
+  if (__builtin_add_overflow(bytes, kScratchHeader, &whole)) return nullptr;
+  void* const memory = backend().allocate(MemorySpace::kDevice, whole);
+  if (memory == nullptr) return nullptr;
+  *static_cast<size_t*>(memory) = whole;
+  return static_cast<char*>(memory) + kScratchHeader;
+}
+
+void aclgrad_free_scratch(void* memory) noexcept {
+  if (memory == nullptr) return;
+  char* const block = static_cast<char*>(memory) - kScratchHeader;
+  backend().release(MemorySpace::kDevice, block, *reinterpret_cast<size_t*>(block));
+}
+
+}  // extern "C"
+
+}  // namespace aclgrad

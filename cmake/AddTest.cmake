@@ -45,7 +45,8 @@ function(register_oracle_test name)
 endfunction()
 
 function(add_aclgrad_program name)
-  add_executable(${name} ${ARGN})
+  existing_sources(sources ${ARGN})
+  add_executable(${name} ${sources})
   target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR}/src
     ${PROJECT_SOURCE_DIR}/tests)
   target_link_libraries(${name} PRIVATE aclgrad_settings opapi nnopbase ascendcl)

@@ -64,7 +64,7 @@ TEST(Compare, RoundedAgreesWithTheConversions) {
 TEST(Compare, AcceptsTheToleranceAndNoMore) {
   EXPECT_TRUE(is_close(1.0 + 0x1p-24, 1.0, 0.0, ACL_FLOAT, 0));
   EXPECT_FALSE(is_close(1.0 + 0x1p-23, 1.0, 0.0, ACL_FLOAT, 0));
-  EXPECT_TRUE(is_close(1.0 + 0x1p-23, 1.0, 0.1, ACL_FLOAT, 0));
+  EXPECT_TRUE(is_close(1.0 + 0x1p-23, 1.0, 0.125, ACL_FLOAT, 0));
   EXPECT_FALSE(is_close(1.0 + 0x1p-20, 1.0, 1.0, ACL_FLOAT, 0));
   EXPECT_TRUE(is_close(3 * 0x1p-149, 0.0, 0.0, ACL_FLOAT, 3));
   EXPECT_FALSE(is_close(4 * 0x1p-149, 0.0, 0.0, ACL_FLOAT, 3));

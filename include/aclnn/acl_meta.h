@@ -133,9 +133,10 @@ ACL_FUNC_VISIBILITY aclBoolArray* aclCreateBoolArray(const bool* value, uint64_t
 /**
  * Makes a list of tensors. The list owns its members: destroy the list only.
  *
- * @param value  size tensors. Null, or size 0, makes a valid empty list.
+ * @param value  size live tensors. Null, or size 0, makes a valid empty list.
  * @param size   number of tensors.
- * @return the list, to be destroyed with aclDestroyTensorList; null without memory.
+ * @return the list, to be destroyed with aclDestroyTensorList; null with a message for a member
+ *         that is no live tensor, and without memory.
  *
  * Source: aclCreateTensorList page.
  */

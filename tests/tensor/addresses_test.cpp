@@ -1,0 +1,367 @@
+// SPDX-License-Identifier: Apache-2.0
+// Addresses: bounds of allocations and storages, overlap, the workspace's place; in phase one when
+// they are known, in phase two always.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "scale_add.h"
+#include "support/tensor.h"
+#include "tensor/overlap.h"
+
+namespace aclgrad::test {
+namespace {
+
+// A bare handle on any address, destroyed at the end.
+class Handle {
+ public:
+  Handle(Dims dims, Dims strides, void* address, int64_t offset = 0, Dims storage = {})
+      : handle_(aclCreateTensor(dims.data(), dims.size(), ACL_FLOAT, strides.data(), offset,
+                                ACL_FORMAT_ND, storage.data(), storage.size(), address)) {}
+  Handle(const Handle&) = delete;
+  Handle& operator=(const Handle&) = delete;
+  ~Handle() { aclDestroyTensor(handle_); }
+  aclTensor* get() const { return handle_; }
+
+ private:
+  aclTensor* handle_;
+};
+
+float* floats(const DeviceMemory& memory) { return static_cast<float*>(memory.get()); }
+
+// The call is refused by phase one with the addresses given, and by phase two when phase one saw
+// null addresses in their place.
+void expect_refused_in_both(const ScaleAdd& call, const std::vector<std::string>& substrings) {
+  uint64_t size = 0;
+  aclOpExecutor* executor = nullptr;
+  take_message();
+  EXPECT_EQ(plan(call, &size, &executor), 161002);
+  std::string message = take_message();
+  for (const std::string& text : substrings) expect_message(message, {text});
+
+  const aclTensor* tensors[] = {call.x, call.y, call.out, call.copy_out};
+  std::vector<void*> addresses;
+  for (const aclTensor* tensor : tensors) {
+    void* address = nullptr;
+    if (tensor != nullptr) {
+      require(aclGetRawTensorAddr(tensor, &address), "aclGetRawTensorAddr");
+      require(aclSetRawTensorAddr(const_cast<aclTensor*>(tensor), nullptr), "aclSetRawTensorAddr");
+    }
+    // One tensor may stand twice: the first read is the true one.
+    addresses.push_back(address);
+  }
+  ASSERT_EQ(plan(call, &size, &executor), 0) << take_message();
+  for (size_t i = 0; i < 4; ++i) {
+    if (tensors[i] != nullptr && addresses[i] != nullptr) {
+      aclSetRawTensorAddr(const_cast<aclTensor*>(tensors[i]), addresses[i]);
+    }
+  }
+  const Workspace workspace(size);
+  EXPECT_EQ(execute(workspace.get(), size, executor, stream()), 161002);
+  message = take_message();
+  for (const std::string& text : substrings) expect_message(message, {text});
+  EXPECT_EQ(aclDestroyAclOpExecutor(executor), 561000) << "the refusal consumes the executor";
+  EXPECT_EQ(aclrtSynchronizeStream(stream()), 0);
+}
+
+void expect_accepted(const ScaleAdd& call) {
+  const Outcome outcome = run_scale_add(call);
+  EXPECT_TRUE(outcome.ok()) << outcome;
+}
+
+// 100 floats make an allocation of 416 bytes rounded up, and 32 more: 448.
+TEST(Bounds, TheAllocationBoundsEveryView) {
+  use_device();
+  const DeviceMemory memory(400), other(4096);
+  const Dims all = {1024};
+  const Handle out({112}, {1}, other.get());
+  const Handle fits({112}, {1}, memory.get(), 0, all);
+  expect_accepted({.x = fits.get(), .out = out.get()});
+  const Handle ends_behind({112}, {1}, memory.get(), 1, all);
+  expect_refused_in_both({.x = ends_behind.get(), .out = out.get()},
+                         {"aclnnScaleAdd: x", "[4, 452)", "448 bytes"});
+  const Handle begins_before({112}, {1}, memory.get(), -1, all);
+  expect_refused_in_both({.x = begins_before.get(), .out = out.get()},
+                         {"aclnnScaleAdd: x", "[-4, 444)", "448 bytes"});
+  const Handle backwards({112}, {-1}, memory.get(), 111, all);
+  expect_accepted({.x = backwards.get(), .out = out.get()});
+  const Handle backwards_out({112}, {-1}, memory.get(), 110, all);
+  expect_refused_in_both({.x = backwards_out.get(), .out = out.get()}, {"x", "[-4, 444)"});
+  const Handle from_the_middle({112}, {1}, floats(memory) + 50, -50, all);
+  expect_accepted({.x = from_the_middle.get(), .out = out.get()});
+  const Handle middle_too_far({112}, {1}, floats(memory) + 50, -49, all);
+  expect_refused_in_both({.x = middle_too_far.get(), .out = out.get()}, {"x", "[-200, 248)"});
+  const Handle strided({8}, {16}, memory.get(), 0, all);
+  const Handle out8({8}, {1}, other.get());
+  expect_refused_in_both({.x = strided.get(), .out = out8.get()}, {"x", "[0, 452)"});
+  const Handle small({8}, {15}, memory.get(), 0, all);
+  expect_accepted({.x = small.get(), .out = out8.get()});
+  // The same for outputs.
+  expect_refused_in_both({.x = out.get(), .out = ends_behind.get()}, {"out", "[4, 452)"});
+}
+
+// What storage dims say about memory inside an allocation does not matter.
+TEST(Bounds, StorageDimsDoNotBoundAllocations) {
+  const DeviceMemory memory(4000), other(4000);
+  for (const Dims& storage : {Dims{}, Dims{1}, Dims{10, 10}, Dims{0}, Dims{int64_t{1} << 62}}) {
+    const Handle x({10, 10}, {20, 2}, memory.get(), 3, storage);
+    const Handle out({10, 10}, {10, 1}, other.get(), 0, storage);
+    expect_accepted({.x = x.get(), .out = out.get()});
+  }
+}
+
+// Memory that the library knows nothing of: the storage dims are all there is.
+TEST(Bounds, StorageDimsBoundTheProgramsOwnMemory) {
+  use_device();
+  std::vector<float> memory(400), other(100);
+  const Handle out({10, 10}, {10, 1}, other.data());
+  const auto x = [&](int64_t offset, Dims storage) {
+    return std::make_unique<Handle>(Dims{10, 10}, Dims{20, 2}, memory.data(), offset,
+                                    std::move(storage));
+  };
+  // The view reaches elements [offset, offset + 199).
+  expect_accepted({.x = x(0, {199})->get(), .out = out.get()});
+  expect_accepted({.x = x(0, {2, 100})->get(), .out = out.get()});
+  expect_accepted({.x = x(1, {200})->get(), .out = out.get()});
+  expect_accepted({.x = x(1, {})->get(), .out = out.get()});        // nothing said
+  expect_accepted({.x = x(1, {10, 10})->get(), .out = out.get()});  // the view's dims repeated
+  const auto short_storage = x(0, {198});
+  expect_refused_in_both({.x = short_storage->get(), .out = out.get()},
+                         {"x", "[0, 796)", "792 bytes", "storage dims"});
+  const auto before = x(-1, {400});
+  expect_refused_in_both({.x = before->get(), .out = out.get()}, {"x", "[-4, 792)"});
+}
+
+TEST(Bounds, ViewsFromOwnMemoryIntoTheLibrarysAreRefused) {
+  const DeviceMemory memory(4096), other(4096);
+  // Element 1 lies in the allocation, the base far before every reserved range.
+  auto* const base = reinterpret_cast<float*>(uintptr_t{4096});
+  const auto far = static_cast<int64_t>(reinterpret_cast<uintptr_t>(memory.get()) - 4096) / 4;
+  const Handle x({2}, {far}, base);
+  const Handle out({2}, {1}, other.get());
+  expect_refused_in_both({.x = x.get(), .out = out.get()}, {"x", "into it"});
+}
+
+TEST(Bounds, DeadAndHostAddressesAreRefused) {
+  use_device();
+  const DeviceMemory other(4096);
+  const Handle out({8}, {1}, other.get());
+  void* freed = nullptr;
+  ASSERT_EQ(aclrtMalloc(&freed, 4096, ACL_MEM_MALLOC_HUGE_FIRST), 0);
+  ASSERT_EQ(aclrtSynchronizeStream(stream()), 0);
+  ASSERT_EQ(aclrtFree(freed), 0);
+  const Handle dead({8}, {1}, freed);
+  expect_refused_in_both({.x = dead.get(), .out = out.get()}, {"x", "freed"});
+  expect_refused_in_both({.x = out.get(), .out = dead.get()}, {"out", "freed"});
+  void* host = nullptr;
+  ASSERT_EQ(aclrtMallocHost(&host, 4096), 0);
+  const Handle pinned({8}, {1}, host);
+  expect_refused_in_both({.x = pinned.get(), .out = out.get()}, {"x", "pinned host memory"});
+  expect_refused_in_both({.x = out.get(), .out = pinned.get()}, {"out", "pinned host memory"});
+  ASSERT_EQ(aclrtFreeHost(host), 0);
+}
+
+TEST(Bounds, NullAddressesAreRefusedByPhaseTwoOnly) {
+  const DeviceMemory other(4096);
+  const Handle x({8}, {1}, nullptr), out({8}, {1}, other.get());
+  for (const ScaleAdd& call :
+       {ScaleAdd{.x = x.get(), .out = out.get()}, ScaleAdd{.x = out.get(), .out = x.get()},
+        ScaleAdd{.x = out.get(), .y = x.get(), .out = out.get(), .in_place = true}}) {
+    const Planned made = planned(call);
+    EXPECT_EQ(execute(nullptr, 0, made.executor, stream()), 161001);
+    expect_message(take_message(), {"aclnnScaleAdd: ", "8 elements", "null address"});
+    EXPECT_EQ(aclDestroyAclOpExecutor(made.executor), 561000);
+  }
+}
+
+TEST(Bounds, SizesThatLeaveInt64AreRefused) {
+  const DeviceMemory other(4096);
+  constexpr int64_t kFar = int64_t{1} << 61;
+  const Handle wide({2}, {kFar}, other.get()), negative({2}, {-kFar}, other.get(), -1);
+  const Handle out({2}, {1}, other.get(), 100);
+  const Handle offset({2}, {1}, other.get(), kFar);
+  for (const Handle* x : {&wide, &negative, &offset}) {
+    expect_refused(
+        [&](uint64_t* size, aclOpExecutor** executor) {
+          return plan({.x = x->get(), .out = out.get()}, size, executor);
+        },
+        161002, {"aclnnScaleAdd: x", "2^63-1 bytes"});
+  }
+}
+
+TEST(Overlaps, ProvenOverlapIsRefusedAndInterleavingIsNot) {
+  const DeviceMemory memory(1 << 16), other(1 << 16);
+  const Handle y({10, 10}, {10, 1}, other.get());
+  float* base = floats(memory);
+  const Handle rows({10, 10}, {20, 1}, base);
+  const Handle beside({10, 10}, {20, 1}, base + 10);
+  const Handle shifted({10, 10}, {20, 1}, base + 9);
+  expect_accepted({.x = rows.get(), .out = beside.get()});
+  expect_accepted({.x = beside.get(), .y = y.get(), .out = rows.get(), .layout = kDense});
+  expect_refused_in_both({.x = rows.get(), .out = shifted.get()}, {"out overlaps x"});
+  expect_refused_in_both({.x = y.get(), .y = rows.get(), .out = shifted.get()},
+                         {"out overlaps yOptional"});
+  // Two outputs.
+  expect_accepted({.x = y.get(), .out = rows.get(), .copy_out = beside.get()});
+  expect_refused_in_both({.x = y.get(), .out = rows.get(), .copy_out = shifted.get()},
+                         {"out overlaps copyOutOptional"});
+  expect_refused_in_both(
+      {.x = y.get(), .out = rows.get(), .copy_out = rows.get(), .in_place = true},
+      {"out overlaps copyOutOptional"});
+  // Inputs may lie on each other as they like.
+  expect_accepted({.x = rows.get(), .y = shifted.get(), .out = y.get()});
+  // Half an element.
+  const Handle half({10, 10}, {20, 1}, reinterpret_cast<std::byte*>(base) + 38);
+  expect_refused_in_both({.x = rows.get(), .out = half.get()}, {"out overlaps x"});
+}
+
+TEST(Overlaps, InPlaceOnlyWhereItIsPermittedAndTheVerySameView) {
+  const DeviceMemory memory(4096), other(4096);
+  const Handle x({6, 6}, {6, 1}, memory.get());
+  const Handle same({6, 6}, {6, 1}, floats(memory) - 1, 1);
+  const Handle transposed({6, 6}, {1, 6}, memory.get());
+  const Handle later({6, 6}, {6, 1}, memory.get(), 1);
+  const Handle y({6, 6}, {6, 1}, other.get());
+  expect_refused_in_both({.x = x.get(), .out = x.get()}, {"out overlaps x"});
+  expect_accepted({.x = x.get(), .out = x.get(), .in_place = true});
+  expect_accepted({.x = x.get(), .y = x.get(), .out = x.get(), .in_place = true});
+  expect_refused_in_both({.x = x.get(), .out = transposed.get(), .in_place = true},
+                         {"out overlaps x"});
+  expect_refused_in_both({.x = x.get(), .out = later.get(), .in_place = true}, {"out overlaps x"});
+  // In place on one input, over half of the other.
+  expect_refused_in_both({.x = x.get(), .y = later.get(), .out = x.get(), .in_place = true},
+                         {"out overlaps yOptional"});
+  // The base lies before its allocation, but element (0, 0) is where x has it.
+  expect_refused_in_both({.x = x.get(), .out = same.get(), .in_place = true}, {"out"});
+  const Handle inside({6, 6}, {6, 1}, floats(memory) + 1, -1);
+  expect_accepted({.x = x.get(), .out = inside.get(), .in_place = true});
+}
+
+TEST(Overlaps, OutputsWithTwoIndicesAtOneAddress) {
+  const DeviceMemory memory(4096), other(4096);
+  const Handle x({6, 6}, {6, 1}, other.get());
+  for (const Dims& strides :
+       {Dims{0, 1}, Dims{1, 0}, Dims{1, 1}, Dims{5, 1}, Dims{-1, 1}, Dims{2, 3}}) {
+    const Handle out({6, 6}, strides, memory.get(), 20);
+    // Strides alone decide: phase one refuses without an address too.
+    for (void* address : {memory.get(), static_cast<void*>(nullptr)}) {
+      ASSERT_EQ(aclSetRawTensorAddr(out.get(), address), 0);
+      expect_refused(
+          [&](uint64_t* size, aclOpExecutor** executor) {
+            return plan({.x = x.get(), .out = out.get()}, size, executor);
+          },
+          161002, {"aclnnScaleAdd: out", "two indices at one address"});
+    }
+    ASSERT_EQ(aclSetRawTensorAddr(out.get(), memory.get()), 0);
+    expect_accepted({.x = out.get(), .out = x.get()});  // an input may
+  }
+}
+
+View flat_view(const Dims& dims, const Dims& strides) {
+  View view;
+  view.dtype = ACL_FLOAT;
+  view.rank = static_cast<int>(dims.size());
+  std::copy(dims.begin(), dims.end(), view.dims.begin());
+  std::copy(strides.begin(), strides.end(), view.strides.begin());
+  return view;
+}
+
+// Steps without a pattern, so many that no one can tell cheaply whether two elements meet. The
+// result must be that of separate memory: every input is read before an output is written.
+TEST(Overlaps, WhatCannotBeToldIsMadeSafe) {
+  constexpr int64_t kElements = int64_t{16} << 20;
+  const DeviceMemory memory(4 * kElements);
+  float* const base = floats(memory);
+  for (int64_t i = 0; i < kElements; ++i) base[i] = static_cast<float>(i % 65536);
+  const Dims dims = {3, 3, 3, 3, 3, 3, 3, 3};
+  const uint64_t seed = seed_of_test(31);
+  SCOPED_TRACE(replay(seed));
+  Random random(seed);
+  int undecided = 0;
+  for (int i = 0; i < 40 && undecided < 5; ++i) {
+    Dims strides[2];
+    for (Dims& list : strides) {
+      for (size_t d = 0; d < dims.size(); ++d) list.push_back(random.integer(100'000, 900'000));
+    }
+    const View from = flat_view(dims, strides[0]);
+    const View to = flat_view(dims, strides[1]);
+    const int64_t offset = random.integer(1, 1000);
+    if (views_overlap(to, reinterpret_cast<uintptr_t>(base + offset), from,
+                      reinterpret_cast<uintptr_t>(base)) != Overlap::kUndecided ||
+        self_overlap(to) == Overlap::kYes) {
+      continue;
+    }
+    ++undecided;
+    std::vector<float> expected;
+    for (int64_t k = 0; k < from.numel(); ++k) expected.push_back(2 * *element(from, base, k));
+    const Handle x(dims, strides[0], base);
+    const Handle out(dims, strides[1], base, offset);
+    expect_accepted({.x = x.get(), .out = out.get()});
+    for (int64_t k = 0; k < to.numel(); ++k) {
+      float* const at = element(to, base + offset, k);
+      ASSERT_EQ(*at, expected[static_cast<size_t>(k)]);
+    }
+    for (int64_t k = 0; k < to.numel(); ++k) {
+      float* const at = element(to, base + offset, k);
+      *at = static_cast<float>((at - base) % 65536);
+    }
+  }
+  EXPECT_EQ(undecided, 5);
+}
+
+TEST(WorkspacePlace, InsideOneLiveAllocationAndApartFromTheTensors) {
+  Tensor x({8, 8}, ACL_FLOAT, Arrangement::kTransposed), out({8, 8}, ACL_FLOAT);
+  x.fill_integers(3, -9, 9);
+  const ScaleAdd call = {.x = x.handle(), .out = out.handle(), .book = 1000};
+  const auto run_with = [&](void* workspace) {
+    const Planned made = planned(call);
+    EXPECT_EQ(made.size, 1024u + 63u);
+    const aclnnStatus status = execute(workspace, made.size, made.executor, stream());
+    EXPECT_EQ(aclrtSynchronizeStream(stream()), 0);
+    EXPECT_EQ(aclDestroyAclOpExecutor(made.executor), 561000);
+    return status;
+  };
+  const DeviceMemory memory(1087);  // with rounding and slack 1120
+  EXPECT_EQ(run_with(memory.get()), 0);
+  EXPECT_EQ(run_with(static_cast<uint8_t*>(memory.get()) + 33), 0);
+  EXPECT_EQ(run_with(static_cast<uint8_t*>(memory.get()) + 34), 161002);
+  expect_message(take_message(), {"aclnnScaleAdd: workspace", "1086 bytes", "1087"});
+
+  void* freed = nullptr;
+  ASSERT_EQ(aclrtMalloc(&freed, 4096, ACL_MEM_MALLOC_HUGE_FIRST), 0);
+  ASSERT_EQ(aclrtFree(freed), 0);
+  EXPECT_EQ(run_with(freed), 161002);
+  expect_message(take_message(), {"aclnnScaleAdd: workspace", "freed"});
+  void* host = nullptr;
+  ASSERT_EQ(aclrtMallocHost(&host, 4096), 0);
+  EXPECT_EQ(run_with(host), 161002);
+  expect_message(take_message(), {"aclnnScaleAdd: workspace", "pinned"});
+  ASSERT_EQ(aclrtFreeHost(host), 0);
+  std::vector<uint8_t> own(1087);
+  EXPECT_EQ(run_with(own.data()), 0) << take_message();
+}
+
+TEST(WorkspacePlace, OverlapWithATensorIsRefused) {
+  const DeviceMemory memory(1 << 16), other(1 << 16);
+  auto* bytes = static_cast<uint8_t*>(memory.get());
+  const Handle apart({8}, {1}, other.get());
+  const Handle here({8}, {1}, bytes + 4096);
+  for (const ScaleAdd& call : {ScaleAdd{.x = here.get(), .out = apart.get(), .book = 1000},
+                               ScaleAdd{.x = apart.get(), .out = here.get(), .book = 1000}}) {
+    for (const auto& [place, status] :
+         {std::pair{4096 + 32, 0}, std::pair{4096 + 31, 161002}, std::pair{4096 - 1087, 0},
+          std::pair{4096 - 1086, 161002}}) {
+      const Planned made = planned(call);
+      EXPECT_EQ(execute(bytes + place, made.size, made.executor, stream()), status) << place;
+      if (status != 0) expect_message(take_message(), {"aclnnScaleAdd: workspace", "overlaps"});
+      EXPECT_EQ(aclrtSynchronizeStream(stream()), 0);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace aclgrad::test

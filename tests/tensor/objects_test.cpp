@@ -1,0 +1,405 @@
+// SPDX-License-Identifier: Apache-2.0
+// Tensors, scalars, arrays and lists: what is kept, what getters give, who owns what.
+#include <gtest/gtest.h>
+
+#include <unistd.h>
+
+#include <atomic>
+#include <cstdio>
+#include <functional>
+#include <memory>
+#include <thread>
+#include <vector>
+
+#include "aclnn/aclnn_base.h"
+#include "support/arrangement.h"
+#include "support/device.h"
+#include "tensor/operand.h"
+
+namespace aclgrad::test {
+namespace {
+
+aclDataType dtype_number(int value) { return static_cast<aclDataType>(value); }
+aclFormat format_number(int value) { return static_cast<aclFormat>(value); }
+
+using Getter = aclnnStatus (*)(const aclTensor*, int64_t**, uint64_t*);
+
+Dims get(Getter getter, const aclTensor* tensor) {
+  int64_t* values = nullptr;
+  uint64_t count = 12345;
+  require(getter(tensor, &values, &count), "getter");
+  EXPECT_NE(values, nullptr) << "even without values there is something to delete";
+  const std::unique_ptr<int64_t[]> owner(values);
+  return Dims(values, values + count);
+}
+
+TEST(CreateTensor, GettersGiveWhatWasGiven) {
+  const int64_t dims[] = {2, 3, 4}, strides[] = {-12, 0, 7}, storage[] = {5, 6};
+  int data = 0;
+  aclTensor* tensor =
+      aclCreateTensor(dims, 3, ACL_BF16, strides, -9, ACL_FORMAT_NCL, storage, 2, &data);
+  ASSERT_NE(tensor, nullptr);
+  EXPECT_EQ(get(aclGetViewShape, tensor), (Dims{2, 3, 4}));
+  EXPECT_EQ(get(aclGetViewStrides, tensor), (Dims{-12, 0, 7}));
+  EXPECT_EQ(get(aclGetStorageShape, tensor), (Dims{5, 6}));
+  int64_t offset = 0;
+  aclFormat format = ACL_FORMAT_ND;
+  aclDataType dtype = ACL_FLOAT;
+  void* address = nullptr;
+  EXPECT_EQ(aclGetViewOffset(tensor, &offset), 0);
+  EXPECT_EQ(aclGetFormat(tensor, &format), 0);
+  EXPECT_EQ(aclGetDataType(tensor, &dtype), 0);
+  EXPECT_EQ(aclGetRawTensorAddr(tensor, &address), 0);
+  EXPECT_EQ(offset, -9);
+  EXPECT_EQ(format, ACL_FORMAT_NCL);
+  EXPECT_EQ(dtype, ACL_BF16);
+  EXPECT_EQ(address, &data);
+  EXPECT_EQ(aclSetRawTensorAddr(tensor, nullptr), 0);
+  EXPECT_EQ(aclGetRawTensorAddr(tensor, &address), 0);
+  EXPECT_EQ(address, nullptr);
+  EXPECT_EQ(aclDestroyTensor(tensor), 0);
+}
+
+TEST(CreateTensor, ScalarsNullStridesAndNoStorage) {
+  aclTensor* tensor =
+      aclCreateTensor(nullptr, 0, ACL_FLOAT, nullptr, 0, ACL_FORMAT_ND, nullptr, 0, nullptr);
+  ASSERT_NE(tensor, nullptr);
+  EXPECT_EQ(get(aclGetViewShape, tensor), Dims{});
+  EXPECT_EQ(get(aclGetViewStrides, tensor), Dims{});
+  EXPECT_EQ(get(aclGetStorageShape, tensor), Dims{});
+  EXPECT_EQ(aclDestroyTensor(tensor), 0);
+  const int64_t dims[] = {2, 3, 1, 4};
+  tensor = aclCreateTensor(dims, 4, ACL_FLOAT, nullptr, 0, ACL_FORMAT_ND, dims, 4, nullptr);
+  EXPECT_EQ(get(aclGetViewStrides, tensor), (Dims{12, 4, 4, 1}));
+  EXPECT_EQ(aclDestroyTensor(tensor), 0);
+}
+
+TEST(CreateTensor, RefusesOnlyNullDimsAndAbsurdCounts) {
+  use_device();
+  take_message();
+  const std::vector<int64_t> ones(size_t{1} << 20, 1);
+  const auto create = [&](const int64_t* dims, uint64_t rank, const int64_t* storage,
+                          uint64_t storage_rank) {
+    return aclCreateTensor(dims, rank, ACL_FLOAT, nullptr, 0, ACL_FORMAT_ND, storage, storage_rank,
+                           nullptr);
+  };
+  EXPECT_EQ(create(nullptr, 1, nullptr, 0), nullptr);
+  EXPECT_NE(take_message().find("aclCreateTensor: viewDims is null"), std::string::npos);
+  EXPECT_EQ(create(ones.data(), 1, nullptr, 1), nullptr);
+  EXPECT_NE(take_message().find("aclCreateTensor: storageDims is null"), std::string::npos);
+  EXPECT_EQ(create(ones.data(), ones.size() + 1, nullptr, 0), nullptr);
+  EXPECT_NE(take_message().find("viewDimsNum is 1048577"), std::string::npos);
+  EXPECT_EQ(create(ones.data(), 1, ones.data(), UINT64_MAX), nullptr);
+  EXPECT_NE(take_message().find("storageDimsNum is 18446744073709551615"), std::string::npos);
+
+  aclTensor* longest = create(ones.data(), ones.size(), ones.data(), ones.size());
+  ASSERT_NE(longest, nullptr);
+  EXPECT_EQ(get(aclGetViewShape, longest), ones);
+  EXPECT_EQ(get(aclGetViewStrides, longest), ones);
+  EXPECT_EQ(get(aclGetStorageShape, longest), ones);
+  EXPECT_EQ(aclDestroyTensor(longest), 0);
+
+  const int64_t strange[] = {-1, INT64_MAX, INT64_MIN, 0, 5, 6, 7, 8, 9};
+  aclTensor* kept = aclCreateTensor(strange, 9, dtype_number(999), strange, INT64_MIN,
+                                    format_number(-77), strange, 3, nullptr);
+  ASSERT_NE(kept, nullptr);
+  EXPECT_EQ(get(aclGetViewShape, kept), Dims(strange, strange + 9));
+  EXPECT_EQ(get(aclGetViewStrides, kept), Dims(strange, strange + 9));
+  EXPECT_EQ(get(aclGetStorageShape, kept), Dims(strange, strange + 3));
+  aclDataType dtype = ACL_FLOAT;
+  EXPECT_EQ(aclGetDataType(kept, &dtype), 0);
+  EXPECT_EQ(static_cast<int>(dtype), 999);
+  EXPECT_EQ(aclDestroyTensor(kept), 0);
+}
+
+TEST(InitTensor, DescribesAnewInPlaceOrNotAtAll) {
+  const int64_t dims[] = {2, 3}, longer[] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10};
+  int data = 0;
+  aclTensor* tensor =
+      aclCreateTensor(dims, 2, ACL_FLOAT, nullptr, 0, ACL_FORMAT_ND, dims, 2, nullptr);
+  EXPECT_EQ(aclInitTensor(tensor, longer, 10, ACL_INT8, longer, 4, ACL_FORMAT_NC, longer, 9, &data),
+            0);
+  const auto expect_longer = [&] {
+    EXPECT_EQ(get(aclGetViewShape, tensor), Dims(longer, longer + 10));
+    EXPECT_EQ(get(aclGetViewStrides, tensor), Dims(longer, longer + 10));
+    EXPECT_EQ(get(aclGetStorageShape, tensor), Dims(longer, longer + 9));
+    void* address = nullptr;
+    EXPECT_EQ(aclGetRawTensorAddr(tensor, &address), 0);
+    EXPECT_EQ(address, &data);
+  };
+  expect_longer();
+  EXPECT_EQ(
+      aclInitTensor(tensor, nullptr, 1, ACL_FLOAT, nullptr, 0, ACL_FORMAT_ND, dims, 2, nullptr),
+      161001);
+  EXPECT_EQ(
+      aclInitTensor(tensor, dims, 2, ACL_FLOAT, nullptr, 0, ACL_FORMAT_ND, nullptr, 2, nullptr),
+      161001);
+  EXPECT_EQ(aclInitTensor(tensor, dims, (1 << 20) + 1, ACL_FLOAT, nullptr, 0, ACL_FORMAT_ND, dims,
+                          2, nullptr),
+            161002);
+  expect_longer();
+  EXPECT_EQ(
+      aclInitTensor(tensor, dims, 2, ACL_FLOAT, nullptr, 0, ACL_FORMAT_ND, nullptr, 0, nullptr), 0);
+  EXPECT_EQ(get(aclGetViewShape, tensor), (Dims{2, 3}));
+  EXPECT_EQ(get(aclGetViewStrides, tensor), (Dims{3, 1}));
+  EXPECT_EQ(get(aclGetStorageShape, tensor), Dims{});
+  EXPECT_EQ(aclDestroyTensor(tensor), 0);
+}
+
+// Readers see one description or the other, never half of each.
+TEST(InitTensor, ReadersOfOtherThreadsSeeNoMixture) {
+  const int64_t ones[] = {1, 1, 1}, twos[] = {2, 2, 2, 2, 2, 2, 2, 2, 2};
+  aclTensor* tensor = aclCreateTensor(ones, 3, ACL_FLOAT, ones, 1, ACL_FORMAT_ND, ones, 3, nullptr);
+  std::atomic<bool> stop{false};
+  std::atomic<int> mixtures{0};
+  std::atomic<int> reads{0};
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 2; ++t) {
+    threads.emplace_back([&] {
+      while (!stop.load()) {
+        Operand operand;
+        if (read_tensor("test", "x", tensor, operand) != 0) ++mixtures;
+        bool same = operand.rank == (operand.offset == 1 ? 3u : 9u);
+        for (int i = 0; i < operand.kept_dims(); ++i) {
+          same = same && operand.dim(i) == operand.offset;
+          same = same && operand.strides[static_cast<size_t>(i)] == operand.offset;
+        }
+        if (!same) ++mixtures;
+        const Dims dims = get(aclGetViewShape, tensor);
+        if (dims.size() != (dims[0] == 1 ? 3u : 9u)) ++mixtures;
+        ++reads;
+      }
+    });
+  }
+  for (int i = 0; i < 5000 || reads.load() < 20000; ++i) {
+    const bool two = i % 2 == 0;
+    require(aclInitTensor(tensor, two ? twos : ones, two ? 9 : 3, ACL_FLOAT, two ? twos : ones,
+                          two ? 2 : 1, ACL_FORMAT_ND, two ? twos : ones, two ? 9 : 3, nullptr),
+            "aclInitTensor");
+  }
+  stop = true;
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(mixtures.load(), 0);
+  EXPECT_EQ(aclDestroyTensor(tensor), 0);
+}
+
+TEST(Arrays, CopyTheirValues) {
+  std::vector<int64_t> ints = {5, -6, 7};
+  aclIntArray* array = aclCreateIntArray(ints.data(), ints.size());
+  const uint8_t bytes[] = {0, 1, 7};
+  aclBoolArray* bools = aclCreateBoolArray(reinterpret_cast<const bool*>(bytes), 3);
+  const float values[] = {1.5f, 2.5f};
+  aclFloatArray* floats = aclCreateFloatArray(values, 2);
+  const std::vector<int64_t> before = ints;
+  ints.assign(3, 0);
+  std::vector<int64_t> read;
+  EXPECT_EQ(read_int_array("test", "array", array, read), 0);
+  EXPECT_EQ(read, before);
+  std::vector<bool> flags;
+  EXPECT_EQ(read_bool_array("test", "array", bools, flags), 0);
+  EXPECT_EQ(flags, (std::vector<bool>{false, true, true}));
+  uint64_t size = 0;
+  EXPECT_EQ(aclGetIntArraySize(array, &size), 0);
+  EXPECT_EQ(size, 3u);
+  EXPECT_EQ(aclGetBoolArraySize(bools, &size), 0);
+  EXPECT_EQ(size, 3u);
+  EXPECT_EQ(aclGetFloatArraySize(floats, &size), 0);
+  EXPECT_EQ(size, 2u);
+  EXPECT_EQ(aclDestroyIntArray(array), 0);
+  EXPECT_EQ(aclDestroyBoolArray(bools), 0);
+  EXPECT_EQ(aclDestroyFloatArray(floats), 0);
+}
+
+TEST(Arrays, SizeZeroAndNullAreEmptyArrays) {
+  const int64_t ints[] = {1};
+  const float floats[] = {1};
+  const bool bools[] = {true};
+  uint64_t size = 9;
+  for (aclIntArray* array : {aclCreateIntArray(ints, 0), aclCreateIntArray(nullptr, 5)}) {
+    ASSERT_NE(array, nullptr);
+    EXPECT_EQ(aclGetIntArraySize(array, &size), 0);
+    EXPECT_EQ(size, 0u);
+    EXPECT_EQ(aclDestroyIntArray(array), 0);
+  }
+  for (aclFloatArray* array : {aclCreateFloatArray(floats, 0), aclCreateFloatArray(nullptr, 5)}) {
+    EXPECT_EQ(aclGetFloatArraySize(array, &size), 0);
+    EXPECT_EQ(size, 0u);
+    EXPECT_EQ(aclDestroyFloatArray(array), 0);
+  }
+  for (aclBoolArray* array : {aclCreateBoolArray(bools, 0), aclCreateBoolArray(nullptr, 5)}) {
+    EXPECT_EQ(aclGetBoolArraySize(array, &size), 0);
+    EXPECT_EQ(size, 0u);
+    EXPECT_EQ(aclDestroyBoolArray(array), 0);
+  }
+  for (aclTensorList* list : {aclCreateTensorList(nullptr, 3), aclCreateTensorList(nullptr, 0)}) {
+    EXPECT_EQ(aclGetTensorListSize(list, &size), 0);
+    EXPECT_EQ(size, 0u);
+    EXPECT_EQ(aclDestroyTensorList(list), 0);
+  }
+  for (aclScalarList* list : {aclCreateScalarList(nullptr, 3), aclCreateScalarList(nullptr, 0)}) {
+    EXPECT_EQ(aclGetScalarListSize(list, &size), 0);
+    EXPECT_EQ(size, 0u);
+    EXPECT_EQ(aclDestroyScalarList(list), 0);
+  }
+}
+
+TEST(Arrays, WithoutMemoryThereIsNoneAndAMessage) {
+  use_device();
+  const int64_t one = 1;
+  const float value = 1;
+  const bool flag = true;
+  take_message();
+  EXPECT_EQ(aclCreateIntArray(&one, UINT64_MAX / 16), nullptr);
+  EXPECT_NE(take_message().find("aclCreateIntArray: out of memory"), std::string::npos);
+  EXPECT_EQ(aclCreateFloatArray(&value, UINT64_MAX / 8), nullptr);
+  EXPECT_NE(take_message().find("aclCreateFloatArray: out of memory"), std::string::npos);
+  EXPECT_EQ(aclCreateBoolArray(&flag, UINT64_MAX / 2), nullptr);
+  EXPECT_NE(take_message().find("aclCreateBoolArray: out of memory"), std::string::npos);
+}
+
+TEST(Lists, OwnTheirMembers) {
+  float value = 2.5f;
+  const aclTensor* tensors[2];
+  const aclScalar* scalars[2];
+  for (int i = 0; i < 2; ++i) {
+    tensors[i] =
+        aclCreateTensor(nullptr, 0, ACL_FLOAT, nullptr, 0, ACL_FORMAT_ND, nullptr, 0, nullptr);
+    scalars[i] = aclCreateScalar(&value, ACL_FLOAT);
+  }
+  aclTensorList* tensor_list = aclCreateTensorList(tensors, 2);
+  aclScalarList* scalar_list = aclCreateScalarList(scalars, 2);
+  uint64_t size = 0;
+  EXPECT_EQ(aclGetTensorListSize(tensor_list, &size), 0);
+  EXPECT_EQ(size, 2u);
+  EXPECT_EQ(aclGetScalarListSize(scalar_list, &size), 0);
+  EXPECT_EQ(size, 2u);
+  // A member that is gone already is no error.
+  EXPECT_EQ(aclDestroyTensor(tensors[0]), 0);
+  EXPECT_EQ(aclDestroyScalar(scalars[1]), 0);
+  EXPECT_EQ(aclDestroyTensorList(tensor_list), 0);
+  EXPECT_EQ(aclDestroyScalarList(scalar_list), 0);
+  EXPECT_EQ(aclDestroyTensor(tensors[1]), 161002);
+  EXPECT_EQ(aclDestroyScalar(scalars[0]), 161002);
+}
+
+TEST(Lists, TakeLiveMembersOnly) {
+  take_message();
+  float value = 2.5f;
+  aclScalar* scalar = aclCreateScalar(&value, ACL_FLOAT);
+  aclTensor* dead =
+      aclCreateTensor(nullptr, 0, ACL_FLOAT, nullptr, 0, ACL_FORMAT_ND, nullptr, 0, nullptr);
+  EXPECT_EQ(aclDestroyTensor(dead), 0);
+  for (const void* member : {static_cast<const void*>(dead), static_cast<const void*>(scalar),
+                             static_cast<const void*>(&value), static_cast<const void*>(nullptr)}) {
+    const auto* tensor = static_cast<const aclTensor*>(member);
+    EXPECT_EQ(aclCreateTensorList(&tensor, 1), nullptr);
+    EXPECT_NE(take_message().find("aclCreateTensorList: value[0] is "), std::string::npos);
+  }
+  EXPECT_EQ(aclDestroyScalar(scalar), 0);
+  EXPECT_EQ(aclCreateTensorList(reinterpret_cast<const aclTensor* const*>(&value), UINT64_MAX),
+            nullptr);
+}
+
+int64_t resident_bytes() {
+  long pages = 0;
+  long resident = 0;
+  std::FILE* file = std::fopen("/proc/self/statm", "r");
+  if (file == nullptr || std::fscanf(file, "%ld %ld", &pages, &resident) != 2) return -1;
+  std::fclose(file);
+  return resident * sysconf(_SC_PAGESIZE);
+}
+
+struct Maker {
+  const char* name;
+  std::function<const void*()> make;
+  std::function<aclnnStatus(const void*)> destroy;
+};
+
+template <class T, class Make>
+Maker maker(const char* name, Make make, aclnnStatus (*destroy)(const T*)) {
+  return {name, [make] { return static_cast<const void*>(make()); },
+          [destroy](const void* object) { return destroy(static_cast<const T*>(object)); }};
+}
+
+std::vector<Maker> makers() {
+  static const int64_t ints[] = {1, 2, 3};
+  static const float floats[] = {1, 2, 3};
+  static const bool bools[] = {true, false, true};
+  const auto tensor = [] {
+    return aclCreateTensor(ints, 3, ACL_FLOAT, nullptr, 0, ACL_FORMAT_ND, ints, 3, nullptr);
+  };
+  const auto long_tensor = [] {
+    static const int64_t ones[] = {1, 1, 1, 1, 1, 1, 1, 1, 1, 1};
+    return aclCreateTensor(ones, 10, ACL_FLOAT, nullptr, 0, ACL_FORMAT_ND, ones, 10, nullptr);
+  };
+  const auto scalar = [] {
+    float value = 1;
+    return aclCreateScalar(&value, ACL_FLOAT);
+  };
+  const auto tensor_list = [tensor] {
+    const aclTensor* member = tensor();
+    return aclCreateTensorList(&member, 1);
+  };
+  const auto scalar_list = [scalar] {
+    const aclScalar* member = scalar();
+    return aclCreateScalarList(&member, 1);
+  };
+  return {
+      maker("tensor", tensor, aclDestroyTensor),
+      maker("tensor of rank 10", long_tensor, aclDestroyTensor),
+      maker("scalar", scalar, aclDestroyScalar),
+      maker(
+          "int array", [] { return aclCreateIntArray(ints, 3); }, aclDestroyIntArray),
+      maker(
+          "float array", [] { return aclCreateFloatArray(floats, 3); }, aclDestroyFloatArray),
+      maker(
+          "bool array", [] { return aclCreateBoolArray(bools, 3); }, aclDestroyBoolArray),
+      maker("tensor list", tensor_list, aclDestroyTensorList),
+      maker("scalar list", scalar_list, aclDestroyScalarList),
+  };
+}
+
+// The first handle must still be refused when its slot was used a million times since.
+TEST(Objects, AMillionOfEachKindLeaveNothingBehind) {
+  for (const Maker& kind : makers()) {
+    SCOPED_TRACE(kind.name);
+    const void* first = kind.make();
+    ASSERT_NE(first, nullptr);
+    ASSERT_EQ(kind.destroy(first), 0);
+    for (int i = 0; i < 1000; ++i) ASSERT_EQ(kind.destroy(kind.make()), 0);
+    const int64_t before = resident_bytes();
+    for (int i = 0; i < 1'000'000; ++i) {
+      if (kind.destroy(kind.make()) != 0) FAIL() << "pair " << i;
+    }
+    EXPECT_LT(resident_bytes() - before, int64_t{2} << 20);
+    EXPECT_EQ(kind.destroy(first), 161002);
+  }
+}
+
+TEST(Objects, ManyAtOnceFromManyThreads) {
+  std::vector<std::thread> threads;
+  std::atomic<int> failures{0};
+  for (int t = 0; t < 4; ++t) {
+    threads.emplace_back([&] {
+      for (const Maker& kind : makers()) {
+        std::vector<const void*> objects;
+        for (int i = 0; i < 500; ++i) objects.push_back(kind.make());
+        for (const void* object : objects) failures += kind.destroy(object) == 0 ? 0 : 1;
+        for (const void* object : objects) failures += kind.destroy(object) == 161002 ? 0 : 1;
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(failures.load(), 0);
+}
+
+TEST(Library, InitAndFinalizeAlwaysSucceed) {
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_EQ(aclnnFinalize(), 0);
+    EXPECT_EQ(aclnnInit(nullptr), 0);
+    EXPECT_EQ(aclnnInit("/nowhere/at/all.json"), 0);
+  }
+}
+
+}  // namespace
+}  // namespace aclgrad::test

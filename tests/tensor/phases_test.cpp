@@ -1,0 +1,346 @@
+// SPDX-License-Identifier: Apache-2.0
+// The two phases on right arguments: views of all kinds, packing, in place, workspace, empty and
+// absent tensors, and that nothing but the outputs is written.
+#include <gtest/gtest.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <regex>
+#include <thread>
+#include <vector>
+
+#include "scale_add.h"
+#include "support/arrangement.h"
+#include "support/random.h"
+#include "support/tensor.h"
+
+namespace aclgrad::test {
+namespace {
+
+void expect_right(const ScaleAdd& call, const Tensor& x, const Tensor* y, const Tensor& out) {
+  const std::vector<double> expected =
+      scaled(x.values(), y == nullptr ? std::vector<double>() : y->values());
+  const Outcome outcome = run_scale_add(call);
+  ASSERT_TRUE(outcome.ok()) << outcome;
+  EXPECT_EQ(out.values(), expected);
+  EXPECT_TRUE(out.untouched_outside());
+}
+
+constexpr Layout kLayouts[] = {kAnyStrides, rows_of(1), rows_of(2), kDense};
+
+TEST(Phases, EveryArrangementUnderEveryLayout) {
+  for (const Layout layout : kLayouts) {
+    for (const Arrangement input : kInputArrangements) {
+      for (const Arrangement output : kOutputArrangements) {
+        SCOPED_TRACE(std::string(arrangement_name(input)) + " to " + arrangement_name(output) +
+                     ", dense dims " + std::to_string(layout.contiguous_dims));
+        Tensor x({3, 5, 7}, ACL_FLOAT, input);
+        Tensor y({3, 5, 7}, ACL_FLOAT, output);
+        Tensor out({3, 5, 7}, ACL_FLOAT, output);
+        x.fill_integers(1, -99, 99);
+        y.fill_integers(2, -99, 99);
+        expect_right({.x = x.handle(), .y = y.handle(), .out = out.handle(), .layout = layout}, x,
+                     &y, out);
+        EXPECT_TRUE(x.untouched_outside());
+        EXPECT_TRUE(y.untouched_outside());
+      }
+    }
+  }
+}
+
+TEST(Phases, PacksExactlyWhatTheLayoutDoesNotTake) {
+  struct Case {
+    Dims dims, strides;
+    bool rows_of_one, rows_of_two, dense;  // packed under each
+  };
+  const Case cases[] = {
+      {{4, 6}, {6, 1}, false, false, false},
+      {{4, 6}, {9, 1}, false, true, true},   // padded rows
+      {{4, 6}, {-6, 1}, false, true, true},  // rows backwards
+      {{4, 6}, {1, 4}, true, true, true},    // transposed
+      {{4, 6}, {12, 2}, true, true, true},   // every second element
+      {{3, 4, 6}, {30, 6, 1}, false, false, true},
+      {{3, 1, 6}, {30, 777, 1}, false, false, true},  // dims of 1 step anywhere
+      {{3, 4, 1}, {4, 1, 55}, false, false, false},
+      {{1, 1, 1}, {7, 8, 9}, false, false, false},
+      {{6}, {1}, false, false, false},
+      {{6}, {2}, true, true, true},
+      {{}, {}, false, false, false},
+  };
+  for (const Case& item : cases) {
+    Tensor x(item.dims, ACL_FLOAT, item.strides);
+    Tensor out(item.dims, ACL_FLOAT, item.strides);
+    x.fill_integers(3, -9, 9);
+    for (const auto& [layout, packed] :
+         {std::pair{kAnyStrides, false}, std::pair{rows_of(1), item.rows_of_one},
+          std::pair{rows_of(2), item.rows_of_two}, std::pair{kDense, item.dense}}) {
+      SCOPED_TRACE(shape_text(item.dims.data(), item.dims.size()) +
+                   shape_text(item.strides.data(), item.strides.size()) + " dense dims " +
+                   std::to_string(layout.contiguous_dims));
+      std::array<bool, 5> what{};
+      expect_right({.x = x.handle(), .out = out.handle(), .layout = layout, .packed = &what}, x,
+                   nullptr, out);
+      EXPECT_EQ(what[0], packed);
+      EXPECT_EQ(what[3], packed);
+    }
+  }
+}
+
+TEST(Phases, BroadcastInputsUnderRowLayoutsAreNotPacked) {
+  Tensor x = Tensor::broadcast({5, 8}, ACL_FLOAT, {0});
+  Tensor out({5, 8}, ACL_FLOAT);
+  x.fill_integers(4, -9, 9);
+  std::array<bool, 5> what{};
+  expect_right({.x = x.handle(), .out = out.handle(), .layout = rows_of(1), .packed = &what}, x,
+               nullptr, out);
+  EXPECT_FALSE(what[0]);
+}
+
+TEST(Phases, RandomViews) {
+  const uint64_t seed = seed_of_test(21);
+  SCOPED_TRACE(replay(seed));
+  Random random(seed);
+  for (int i = 0; i < 150; ++i) {
+    Dims dims;
+    const int64_t rank = random.integer(0, 8);
+    for (int64_t d = 0; d < rank; ++d) dims.push_back(random.integer(1, rank > 4 ? 3 : 6));
+    std::vector<Tensor> tensors;
+    for (int t = 0; t < 3; ++t) {
+      std::vector<size_t> order(dims.size());
+      for (size_t d = 0; d < order.size(); ++d) order[d] = d;
+      for (size_t d = order.size(); d > 1; --d) {
+        std::swap(order[d - 1],
+                  order[static_cast<size_t>(random.integer(0, static_cast<int64_t>(d) - 1))]);
+      }
+      Dims strides = strides_in_order(dims, order, random.integer(1, 2), random.integer(0, 3));
+      for (int64_t& stride : strides) {
+        if (random.chance(0.2)) stride = -stride;
+      }
+      tensors.emplace_back(dims, ACL_FLOAT, strides, random.integer(0, 5));
+    }
+    tensors[0].fill_integers(random.bits(), -99, 99);
+    tensors[1].fill_integers(random.bits(), -99, 99);
+    expect_right({.x = tensors[0].handle(),
+                  .y = tensors[1].handle(),
+                  .out = tensors[2].handle(),
+                  .layout = random.pick(kLayouts)},
+                 tensors[0], &tensors[1], tensors[2]);
+    if (HasFailure()) FAIL() << "case " << i;
+  }
+}
+
+// The expected values come from a run with separate tensors.
+TEST(Phases, InPlaceGivesTheSameBitsHoweverItIsPacked) {
+  for (const Layout layout : kLayouts) {
+    for (const Arrangement arrangement : kOutputArrangements) {
+      SCOPED_TRACE(arrangement_name(arrangement));
+      for (const bool on_y : {false, true}) {
+        Tensor x({4, 5}, ACL_FLOAT, arrangement);
+        Tensor y({4, 5}, ACL_FLOAT, arrangement);
+        x.fill_integers(5, -99, 99);
+        y.fill_integers(6, -99, 99);
+        const std::vector<double> expected = scaled(x.values(), y.values());
+        const Tensor& target = on_y ? y : x;
+        const Outcome outcome = run_scale_add({.x = x.handle(),
+                                               .y = y.handle(),
+                                               .out = target.handle(),
+                                               .layout = layout,
+                                               .in_place = true});
+        ASSERT_TRUE(outcome.ok()) << outcome;
+        EXPECT_EQ(target.values(), expected);
+        EXPECT_TRUE(target.untouched_outside());
+      }
+    }
+  }
+}
+
+TEST(Phases, InPlaceThroughAnotherHandleAndWithDimsOfOne) {
+  Tensor x({1, 6}, ACL_FLOAT, Dims{6, 1});
+  x.fill_integers(7, -9, 9);
+  const std::vector<double> expected = scaled(x.values(), {});
+  // The stride of a dimension of size 1 moves nothing.
+  const int64_t dims[] = {1, 6}, strides[] = {999, 1}, storage[] = {6};
+  aclTensor* other =
+      aclCreateTensor(dims, 2, ACL_FLOAT, strides, 0, ACL_FORMAT_ND, storage, 1, x.address());
+  const Outcome outcome = run_scale_add({.x = x.handle(), .out = other, .in_place = true});
+  EXPECT_TRUE(outcome.ok()) << outcome;
+  EXPECT_EQ(x.values(), expected);
+  aclDestroyTensor(other);
+}
+
+TEST(Phases, WorkspaceIsWhatWasBookedAndPacked) {
+  Tensor x({4, 6}, ACL_FLOAT, Arrangement::kTransposed);
+  Tensor out({4, 6}, ACL_FLOAT);
+  x.fill_integers(8, -9, 9);
+  const auto size = [&](Layout layout, int64_t book) {
+    const Planned made =
+        planned({.x = x.handle(), .out = out.handle(), .layout = layout, .book = book});
+    EXPECT_EQ(aclDestroyAclOpExecutor(made.executor), 0);
+    return made.size;
+  };
+  EXPECT_EQ(size(kAnyStrides, 0), 0u);
+  EXPECT_EQ(size(kAnyStrides, 1), 64u + 63u);
+  EXPECT_EQ(size(kAnyStrides, 100), 128u + 63u);
+  EXPECT_EQ(size(kDense, 0), 128u + 63u);  // 24 floats of x
+  EXPECT_EQ(size(kDense, 65), 256u + 63u);
+}
+
+TEST(Phases, WorkspaceMayBeMisalignedAndLargerThanPlanned) {
+  Tensor x({40, 6}, ACL_FLOAT, Arrangement::kTransposed);
+  Tensor out({40, 6}, ACL_FLOAT, Arrangement::kTransposed);
+  x.fill_integers(9, -9, 9);
+  const DeviceMemory memory(1 << 16);
+  for (const uint64_t lead : {0u, 1u, 31u, 63u}) {
+    out.poison();
+    const Planned made =
+        planned({.x = x.handle(), .out = out.handle(), .layout = kDense, .book = 100});
+    ASSERT_EQ(execute(static_cast<uint8_t*>(memory.get()) + lead, made.size + 1000, made.executor,
+                      stream()),
+              0)
+        << take_message();
+    ASSERT_EQ(aclrtSynchronizeStream(stream()), 0);
+    EXPECT_EQ(out.values(), scaled(x.values(), {}));
+  }
+}
+
+// The planned size counts, not the one passed: an allocation that holds the plan is enough.
+TEST(Phases, WorkspaceSizePassedIsNotChecked) {
+  Tensor x({4, 6}, ACL_FLOAT, Arrangement::kTransposed);
+  Tensor out({4, 6}, ACL_FLOAT);
+  x.fill_integers(10, -9, 9);
+  const Planned made = planned({.x = x.handle(), .out = out.handle(), .layout = kDense});
+  const DeviceMemory memory(made.size);
+  EXPECT_EQ(execute(memory.get(), uint64_t{1} << 62, made.executor, stream()), 0) << take_message();
+  ASSERT_EQ(aclrtSynchronizeStream(stream()), 0);
+  EXPECT_EQ(out.values(), scaled(x.values(), {}));
+}
+
+TEST(Phases, EmptyTensorsAreNeverLookedAt) {
+  const int64_t dims[] = {3, 0, 2};
+  // Addresses that no one may touch, and null.
+  for (void* address : {static_cast<void*>(nullptr), reinterpret_cast<void*>(uintptr_t{8})}) {
+    aclTensor* x = aclCreateTensor(dims, 3, ACL_FLOAT, nullptr, 5, ACL_FORMAT_ND, dims, 3, address);
+    aclTensor* out =
+        aclCreateTensor(dims, 3, ACL_FLOAT, nullptr, -5, ACL_FORMAT_ND, nullptr, 0, address);
+    for (const Layout layout : kLayouts) {
+      const Outcome outcome = run_scale_add({.x = x, .y = x, .out = out, .layout = layout});
+      EXPECT_TRUE(outcome.ok()) << outcome;
+      EXPECT_EQ(outcome.workspace_size, 0u);
+    }
+    aclDestroyTensor(x);
+    aclDestroyTensor(out);
+  }
+}
+
+TEST(Phases, UnusedTensorsNeedNoAddress) {
+  Tensor x({4}, ACL_FLOAT), out({4}, ACL_FLOAT);
+  x.fill_integers(11, -9, 9);
+  const int64_t dims[] = {1 << 20};
+  aclTensor* bias =
+      aclCreateTensor(dims, 1, ACL_FLOAT, nullptr, 0, ACL_FORMAT_ND, nullptr, 0, nullptr);
+  expect_right({.x = x.handle(), .bias = bias, .out = out.handle()}, x, nullptr, out);
+  // It may even lie over the output.
+  aclSetRawTensorAddr(bias, out.address());
+  expect_right({.x = x.handle(), .bias = bias, .out = out.handle()}, x, nullptr, out);
+  aclDestroyTensor(bias);
+}
+
+TEST(Phases, TensorsMayGoRightAfterPhaseTwo) {
+  Tensor out({2000}, ACL_FLOAT);
+  std::vector<double> expected;
+  for (int i = 0; i < 100; ++i) {
+    Tensor x({2000}, ACL_FLOAT);
+    x.fill_integers(static_cast<uint64_t>(i), -99, 99);
+    aclTensor* handle = out.make_handle();
+    const Planned made = planned({.x = x.handle(), .out = handle, .book = 100});
+    const DeviceMemory memory(made.size);
+    ASSERT_EQ(execute(memory.get(), made.size, made.executor, stream()), 0) << take_message();
+    x.destroy_handle();
+    EXPECT_EQ(aclDestroyTensor(handle), 0);
+    expected = scaled(x.values(), {});
+  }  // its memory and the workspace's are freed while the work may still wait
+  ASSERT_EQ(aclrtSynchronizeStream(stream()), 0);
+  EXPECT_EQ(out.values(), expected);
+}
+
+TEST(Phases, EachOnItsOwnThread) {
+  Tensor x({100}, ACL_FLOAT), out({100}, ACL_FLOAT);
+  x.fill_integers(12, -99, 99);
+  const aclrtStream on = stream();
+  Planned made;
+  std::thread([&] { made = planned({.x = x.handle(), .out = out.handle()}); }).join();
+  aclnnStatus status = -1;
+  std::thread([&] { status = execute(nullptr, 0, made.executor, on); }).join();
+  EXPECT_EQ(status, 0);
+  ASSERT_EQ(aclrtSynchronizeStream(on), 0);
+  EXPECT_EQ(out.values(), scaled(x.values(), {}));
+}
+
+TEST(Phases, ManyThreadsWithAStreamEach) {
+  std::vector<std::thread> threads;
+  std::vector<std::string> failures(4);
+  for (size_t t = 0; t < failures.size(); ++t) {
+    threads.emplace_back([&failures, t] {
+      use_device();
+      aclrtStream own = nullptr;
+      require(aclrtCreateStream(&own), "aclrtCreateStream");
+      for (uint64_t i = 0; i < 200; ++i) {
+        Tensor x({30, 5}, ACL_FLOAT, Arrangement::kTransposed), out({30, 5}, ACL_FLOAT);
+        x.fill_integers(i, -99, 99);
+        const Planned made =
+            planned({.x = x.handle(), .out = out.handle(), .layout = kDense, .book = 10});
+        const DeviceMemory memory(made.size);
+        if (execute(memory.get(), made.size, made.executor, own) != 0) failures[t] = take_message();
+        if (aclrtSynchronizeStream(own) != 0) failures[t] = take_message();
+        if (out.values() != scaled(x.values(), {})) failures[t] = "wrong values";
+      }
+      aclrtDestroyStream(own);
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  for (const std::string& failure : failures) EXPECT_EQ(failure, "");
+}
+
+TEST(Phases, DataErrorsReachTheSynchronise) {
+  Tensor x({4}, ACL_FLOAT), out({4}, ACL_FLOAT);
+  x.fill_integers(13, -9, 9);
+  const Outcome outcome = run_scale_add({.x = x.handle(), .out = out.handle(), .report = true});
+  EXPECT_EQ(outcome.phase_two, 0);
+  EXPECT_EQ(outcome.synchronise, ACL_ERROR_RT_AICORE_EXCEPTION);
+  expect_message(outcome.message, {"aclnnScaleAdd: as ordered"});
+  EXPECT_EQ(out.values(), scaled(x.values(), {}));
+  EXPECT_EQ(aclrtSynchronizeStream(stream()), 0);
+}
+
+TEST(Phases, TheVerboseLineTellsProblemTimeAndBytes) {
+  const char* verbose = std::getenv("ACLGRAD_VERBOSE");
+  if (verbose == nullptr || std::string(verbose) != "1") {
+    const std::string self = std::filesystem::read_symlink("/proc/self/exe").string();
+    const std::string command =
+        "ACLGRAD_VERBOSE=1 '" + self +
+        "' --gtest_filter=Phases.TheVerboseLineTellsProblemTimeAndBytes 2>&1";
+    FILE* pipe = popen(command.c_str(), "r");
+    ASSERT_NE(pipe, nullptr);
+    std::string output;
+    char part[256];
+    while (std::fgets(part, sizeof part, pipe) != nullptr) output += part;
+    EXPECT_EQ(pclose(pipe), 0) << output;
+    const std::regex line(
+        "aclgrad: scale_add/f32/24 cpu [A-Z0-9]+ time [0-9.]+ us bytes 1234 packed ");
+    const std::regex dense("time [0-9.]+ us bytes 1234 packed 0\n");
+    const std::regex packed("time [0-9.]+ us bytes 1234 packed 192\n");
+    EXPECT_TRUE(std::regex_search(output, line)) << output;
+    EXPECT_TRUE(std::regex_search(output, dense)) << output;
+    EXPECT_TRUE(std::regex_search(output, packed)) << output;
+    return;
+  }
+  Tensor x({4, 6}, ACL_FLOAT, Arrangement::kTransposed);
+  Tensor out({4, 6}, ACL_FLOAT, Arrangement::kTransposed);
+  x.fill_integers(14, -9, 9);
+  EXPECT_TRUE(run_scale_add({.x = x.handle(), .out = out.handle()}).ok());
+  EXPECT_TRUE(run_scale_add({.x = x.handle(), .out = out.handle(), .layout = kDense}).ok());
+}
+
+}  // namespace
+}  // namespace aclgrad::test

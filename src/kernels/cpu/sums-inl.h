@@ -49,12 +49,28 @@ HWY_INLINE void set_to(double* totals, const F32x16& v) {
   each_wide(v, [&](size_t lane, VecF64 wide) HWY_ATTR { hn::StoreU(wide, d64, totals + lane); });
 }
 
-// The sum of sixteen totals, joined in pairs; the order is part of the result.
-HWY_INLINE double join16(double* totals) {
-  for (size_t width = kLanes / 2; width > 0; width /= 2) {
-    for (size_t i = 0; i < width; ++i) totals[i] += totals[i + width];
+// The sum of a vector's lanes, its upper half joined to its lower one until one lane is left.
+template <class D>
+HWY_INLINE double join_lanes([[maybe_unused]] D d, hn::Vec<D> v) {
+#if HWY_TARGET != HWY_SCALAR
+  if constexpr (hn::MaxLanes(D()) > 1) {
+    const hn::Half<D> half;
+    return join_lanes(half, hn::Add(hn::LowerHalf(half, v), hn::UpperHalf(half, v)));
   }
-  return totals[0];
+#endif
+  return hn::GetLane(v);
+}
+
+// The sum of sixteen totals, joined in pairs: total i and i + 8, then i and i + 4, and so on. The
+// order is part of the result.
+HWY_INLINE double join16(const double* totals) {
+  constexpr size_t kCount = kLanes / kWideLanes;
+  VecF64 wide[kCount];
+  for (size_t i = 0; i < kCount; ++i) wide[i] = hn::LoadU(TagF64(), totals + i * kWideLanes);
+  for (size_t width = kCount / 2; width > 0; width /= 2) {
+    for (size_t i = 0; i < width; ++i) wide[i] = hn::Add(wide[i], wide[i + width]);
+  }
+  return join_lanes(TagF64(), wide[0]);
 }
 
 // K sums over the elements of a row of n, taken together. term(i, count, acc) adds the terms of
@@ -70,11 +86,13 @@ HWY_INLINE void row_sums(size_t n, double (&sums)[K], Term&& term) {
   const size_t full = n / kLanes;
   const size_t rest = n % kLanes;
   for (size_t begin = 0; begin * kLanes < n; begin += kChains * kChain) {
+    // Constant indices only, else the chains live in memory.
     F32x16 acc[kChains][K];
     for (size_t c = 0; c < kChains; ++c) {
       for (size_t k = 0; k < K; ++k) acc[c][k] = zero16();
     }
-    const size_t end = HWY_MIN(full, begin + kChains * kChain);
+    const size_t limit = begin + kChains * kChain;
+    const size_t end = HWY_MIN(full, limit);
     size_t i = begin;
     for (; i + kChains <= end; i += kChains) {
       term(i, kLanes, acc[0]);
@@ -82,10 +100,17 @@ HWY_INLINE void row_sums(size_t n, double (&sums)[K], Term&& term) {
       term(i + 2, kLanes, acc[2]);
       term(i + 3, kLanes, acc[3]);
     }
-    for (size_t c = 0; i + c < end; ++c) term(i + c, kLanes, acc[c]);
-    if (end == full && rest != 0 && full < begin + kChains * kChain) {
-      term(full, rest, acc[full % kChains]);
-    }
+    const auto finish = [&](size_t vector, F32x16(&chain)[K]) HWY_ATTR {
+      if (vector < end) {
+        term(vector, kLanes, chain);
+      } else if (vector == full && rest != 0 && full < limit) {
+        term(full, rest, chain);
+      }
+    };
+    finish(i, acc[0]);
+    finish(i + 1, acc[1]);
+    finish(i + 2, acc[2]);
+    finish(i + 3, acc[3]);
     for (size_t k = 0; k < K; ++k) {
       add_to(totals[k], add(add(acc[0][k], acc[1][k]), add(acc[2][k], acc[3][k])));
     }

@@ -1,0 +1,626 @@
+// SPDX-License-Identifier: Apache-2.0
+// ScaledMaskedSoftmaxBackward through the C interface, against the formula in double.
+#include <gtest/gtest.h>
+
+#include <cfenv>
+#include <cmath>
+#include <limits>
+#include <string>
+
+#include "aclnnop/aclnn_scaled_masked_softmax_backward.h"
+#include "kernels/cpu/cache.h"
+#include "ops/scaled_masked_softmax_backward/cases.h"
+#include "ops/scaled_masked_softmax_backward/reference.h"
+#include "support/compare.h"
+#include "support/run.h"
+#include "support/targets.h"
+#include "support/tensor.h"
+
+#if defined(__SSE__)
+#include <xmmintrin.h>
+#endif
+
+namespace aclgrad::test {
+namespace {
+
+using scaled_masked_softmax_backward::Reference;
+using scaled_masked_softmax_backward::reference;
+using scaled_masked_softmax_backward::Sizes;
+
+// What a problem may choose; the defaults are the plain case.
+struct Options {
+  aclDataType dtype = ACL_FLOAT;
+  double scale = 0.125;
+  bool over_batches = true, over_heads = true;  // the mask repeats itself
+  Arrangement in = Arrangement::kContiguous;
+  Arrangement mask = Arrangement::kContiguous;
+  Arrangement out = Arrangement::kContiguous;
+};
+
+Options all_of(aclDataType dtype) {
+  Options options;
+  options.dtype = dtype;
+  return options;
+}
+
+// The tensors of one problem with random data, and its two phases.
+struct Problem {
+  Problem(const Dims& dims, const Options& chosen, uint64_t seed = 1)
+      : options(chosen),
+        mask_dims({chosen.over_batches ? std::min<int64_t>(dims[0], 1) : dims[0],
+                   chosen.over_heads ? std::min<int64_t>(dims[1], 1) : dims[1], dims[2], dims[3]}),
+        dy(dims, chosen.dtype, chosen.in),
+        y(dims, chosen.dtype, chosen.in),
+        mask(mask_dims, ACL_BOOL, chosen.mask),
+        dx(dims, chosen.dtype, chosen.out) {
+    dy.fill_normal(seed);
+    y.fill_uniform(seed + 1, 0.0, 2.0 / static_cast<double>(std::max<int64_t>(dims[3], 1)));
+    std::vector<double> bytes = integer_values(mask.numel(), seed + 2, -300, 255);
+    for (double& byte : bytes) byte = std::max(byte, 0.0);  // any byte but 0 is true
+    mask.fill(bytes);
+  }
+
+  aclnnStatus plan(uint64_t* size, aclOpExecutor** executor, aclTensor* out = nullptr) {
+    return aclnnScaledMaskedSoftmaxBackwardGetWorkspaceSize(
+        dy.handle(), y.handle(), mask.handle(), options.scale, false,
+        out == nullptr ? dx.handle() : out, size, executor);
+  }
+  Outcome run_it(aclTensor* out = nullptr) {
+    return run([&](uint64_t* size, aclOpExecutor** executor) { return plan(size, executor, out); },
+               aclnnScaledMaskedSoftmaxBackward);
+  }
+  Reference exact() const {
+    const auto size = [](const Tensor& t, size_t i) { return static_cast<size_t>(t.dims()[i]); };
+    const Sizes sizes{size(dx, 0), size(dx, 1),   size(dx, 2),
+                      size(dx, 3), size(mask, 0), size(mask, 1)};
+    return reference(sizes, dy.values(), y.values(), mask.values(), options.scale);
+  }
+  void expect_right() const {
+    const Reference r = exact();
+    expect_close("out", dx, r.dx, r.dx_magnitude, static_cast<double>(dx.dims()[3] + 2));
+  }
+
+  Options options;
+  Dims mask_dims;
+  Tensor dy, y, mask, dx;
+};
+
+void run_and_check(const Dims& dims, const Options& options, uint64_t seed = 1) {
+  Problem problem(dims, options, seed);
+  const Outcome outcome = problem.run_it();
+  ASSERT_TRUE(outcome.ok()) << outcome;
+  problem.expect_right();
+}
+
+constexpr aclDataType kFloats[] = {ACL_FLOAT, ACL_FLOAT16, ACL_BF16};
+
+TEST(ScaledMaskedSoftmaxBackward, DocumentedExample) {
+  for (const aclDataType dtype : kFloats) {
+    Options options = all_of(dtype);
+    options.scale = 1.0;
+    options.over_batches = options.over_heads = false;
+    Problem problem({2, 2, 2, 2}, options);
+    std::vector<double> values, mask;
+    for (int i = 0; i < 16; ++i) {
+      values.push_back(i + 1);
+      mask.push_back(i % 4 < 2);
+    }
+    problem.dy.fill(values);
+    problem.y.fill(values);
+    problem.mask.fill(mask);
+    ASSERT_TRUE(problem.run_it().ok());
+    problem.expect_right();
+    if (dtype != ACL_FLOAT) continue;  // they have not enough digits for these numbers
+    EXPECT_EQ(problem.dx.values(), (std::vector<double>{0, 0, -66, -84, 0, 0, -742, -840, 0, 0,
+                                                        -2794, -3036, 0, 0, -6990, -7440}));
+  }
+}
+
+// Every shape in every dtype: right on the best target, the same bits on all targets and for all
+// thread counts.
+TEST(ScaledMaskedSoftmaxBackward, MatchesReferenceWithTheSameBitsOnEveryTargetAndThreadCount) {
+  for (const auto& shape : scaled_masked_softmax_backward::test_shapes()) {
+    for (const aclDataType dtype : kFloats) {
+      const Dims dims = {shape.batches, shape.heads, shape.rows, shape.cols};
+      SCOPED_TRACE(std::string(dtype_short_name(dtype)) + "/" + std::to_string(shape.batches) +
+                   "x" + std::to_string(shape.heads) + "x" + std::to_string(shape.rows) + "x" +
+                   std::to_string(shape.cols));
+      Problem problem(dims, all_of(dtype));
+      ASSERT_TRUE(problem.run_it().ok());
+      problem.expect_right();
+      const std::vector<uint8_t> bits = problem.dx.bits();
+      for_each_target([&](const std::string& name) {
+        problem.dx.poison();
+        ASSERT_TRUE(problem.run_it().ok());
+        expect_same_bits(name, problem.dx.bits(), bits);
+      });
+      for_each_thread_count([&](int threads) {
+        problem.dx.poison();
+        ASSERT_TRUE(problem.run_it().ok());
+        expect_same_bits(std::to_string(threads) + " threads", problem.dx.bits(), bits);
+      });
+    }
+  }
+}
+
+TEST(ScaledMaskedSoftmaxBackward, EveryFormOfMask) {
+  for (const bool over_batches : {false, true}) {
+    for (const bool over_heads : {false, true}) {
+      for (const Arrangement mask : kInputArrangements) {
+        for (const Dims& dims : {Dims{3, 4, 5, 6}, Dims{2, 3, 7, 33}, Dims{3, 40, 1, 16},
+                                 Dims{5, 30, 1, 300}, Dims{2, 9, 30, 160}}) {
+          Options options = all_of(kFloats[dims.back() % 3]);
+          options.over_batches = over_batches;
+          options.over_heads = over_heads;
+          options.mask = mask;
+          SCOPED_TRACE(std::string("mask ") + arrangement_name(mask) + " " +
+                       std::to_string(over_batches) + std::to_string(over_heads) + ", S2 " +
+                       std::to_string(dims.back()));
+          run_and_check(dims, options);
+        }
+      }
+    }
+  }
+}
+
+// Rows that lie dense are read in place, whatever the strides before them.
+bool rows_are_dense(Arrangement arrangement) {
+  return arrangement != Arrangement::kTransposed && arrangement != Arrangement::kReversed &&
+         arrangement != Arrangement::kInnerStrided;
+}
+
+TEST(ScaledMaskedSoftmaxBackward, EveryStridedViewGivesTheSameBits) {
+  for (const Dims& dims : {Dims{3, 2, 6, 5}, Dims{2, 3, 5, 16}, Dims{2, 3, 5, 37}}) {
+    for (const aclDataType dtype : kFloats) {
+      Problem plain(dims, all_of(dtype));
+      ASSERT_TRUE(plain.run_it().ok());
+      for (const Arrangement in : kInputArrangements) {
+        for (const Arrangement out : kOutputArrangements) {
+          SCOPED_TRACE(std::string(arrangement_name(in)) + " to " + arrangement_name(out));
+          Options options = all_of(dtype);
+          options.in = in;
+          options.out = out;
+          Problem view(dims, options);
+          const Outcome outcome = view.run_it();
+          ASSERT_TRUE(outcome.ok()) << outcome;
+          view.expect_right();
+          EXPECT_EQ(outcome.workspace_size == 0, rows_are_dense(in) && rows_are_dense(out));
+          if (in != Arrangement::kBroadcast) {
+            expect_same_bits("view", view.dx.bits(), plain.dx.bits());
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST(ScaledMaskedSoftmaxBackward, InPlaceOnGradOutputOrYGivesTheSameBits) {
+  for (const Dims& dims : {Dims{2, 3, 50, 3}, Dims{1, 2, 9, 16}, Dims{2, 3, 5, 37},
+                           Dims{1, 5, 40, 1025}, Dims{1, 1, 3, 4095}}) {
+    for (const aclDataType dtype : kFloats) {
+      for (const Arrangement in : {Arrangement::kContiguous, Arrangement::kOffset,
+                                   Arrangement::kRowPadded, Arrangement::kTransposed}) {
+        Options options = all_of(dtype);
+        options.in = in;
+        Problem apart(dims, options);
+        ASSERT_TRUE(apart.run_it().ok());
+        for (const bool on_dy : {true, false}) {
+          Problem same(dims, options);
+          const Tensor& out = on_dy ? same.dy : same.y;
+          const Outcome outcome = same.run_it(out.handle());
+          ASSERT_TRUE(outcome.ok()) << outcome;
+          expect_same_bits("out", out.bits(), apart.dx.bits());
+          EXPECT_TRUE(out.untouched_outside());
+        }
+      }
+    }
+  }
+}
+
+// Rows of `cols` elements in plain memory: a Tensor's guards would take seconds at this size.
+struct Rows {
+  Rows(int64_t count, int64_t length, aclDataType type, int64_t skipped, uint64_t seed)
+      : cols(length),
+        dtype(type),
+        lead(skipped),
+        elements(static_cast<size_t>(count * length + 2 * skipped)),
+        memory(bytes()) {
+    Tensor pattern({65521}, type);
+    type == ACL_BOOL ? pattern.fill_integers(seed, 0, 1) : pattern.fill_normal(seed);
+    content = pattern.bits();
+    while (content.size() < bytes()) {
+      const size_t more = std::min(content.size(), bytes() - content.size());
+      content.resize(content.size() + more);
+      std::memcpy(&content[content.size() - more], content.data(), more);
+    }
+    content.resize(bytes());
+    require(aclrtMemcpy(memory.get(), bytes(), content.data(), bytes(), ACL_MEMCPY_HOST_TO_DEVICE),
+            "aclrtMemcpy");
+  }
+  size_t bytes() const { return elements * dtype_size(dtype); }
+  // [1, 1, count, cols] from row `first` on.
+  aclTensor* slice(int64_t first, int64_t count) const {
+    const int64_t dims[] = {1, 1, count, cols};
+    const int64_t strides[] = {count * cols, count * cols, cols, 1};
+    return aclCreateTensor(dims, 4, dtype, strides, lead + first * cols, ACL_FORMAT_ND, nullptr, 0,
+                           memory.get());
+  }
+  std::vector<uint8_t> now() const {
+    std::vector<uint8_t> out(bytes());
+    require(aclrtMemcpy(out.data(), bytes(), memory.get(), bytes(), ACL_MEMCPY_DEVICE_TO_HOST),
+            "aclrtMemcpy");
+    return out;
+  }
+
+  int64_t cols;
+  aclDataType dtype;
+  int64_t lead;  // elements before and behind
+  size_t elements;
+  DeviceMemory memory;
+  std::vector<uint8_t> content;  // at first
+};
+
+Outcome run_slice(const Rows& dy, const Rows& y, const Rows& mask, const Rows& out, int64_t first,
+                  int64_t out_first, int64_t count) {
+  aclTensor* tensors[] = {dy.slice(first, count), y.slice(first, count), mask.slice(first, count),
+                          out.slice(out_first, count)};
+  const Outcome outcome = run(
+      [&](uint64_t* size, aclOpExecutor** executor) {
+        return aclnnScaledMaskedSoftmaxBackwardGetWorkspaceSize(
+            tensors[0], tensors[1], tensors[2], 0.3, false, tensors[3], size, executor);
+      },
+      aclnnScaledMaskedSoftmaxBackward);
+  for (aclTensor* tensor : tensors) static_cast<void>(aclDestroyTensor(tensor));
+  return outcome;
+}
+
+// Outputs that do not fit the cache are written past it, in whole lines: the same bits as from a
+// few rows at a time, and nothing else is touched.
+TEST(ScaledMaskedSoftmaxBackward, AnOutputLargerThanTheCacheHasTheBitsOfItsRows) {
+  for (const int64_t cols : {7, 1001, 4096}) {
+    for (const aclDataType dtype : kFloats) {
+      const auto row_bytes = static_cast<int64_t>(dtype_size(dtype)) * cols;
+      int64_t count = 100;
+      while (!outputs_should_stream(count * row_bytes) && count * row_bytes < (64 << 20)) ++count;
+      for (const int64_t lead : {cols == 4096 ? 0 : 5, 3}) {
+        SCOPED_TRACE(std::string(dtype_short_name(dtype)) + ", S2 " + std::to_string(cols) +
+                     ", offset " + std::to_string(lead));
+        const Rows dy(count, cols, dtype, 0, 1), y(count, cols, dtype, 0, 2);
+        const Rows mask(count, cols, ACL_BOOL, 0, 3), out(count, cols, dtype, lead, 4);
+        const Outcome outcome = run_slice(dy, y, mask, out, 0, 0, count);
+        ASSERT_TRUE(outcome.ok()) << outcome;
+        const std::vector<uint8_t> bits = out.now();
+        const auto guard = static_cast<std::ptrdiff_t>(out.lead * row_bytes / cols);
+        EXPECT_TRUE(std::equal(bits.begin(), bits.begin() + guard, out.content.begin()));
+        EXPECT_TRUE(std::equal(bits.end() - guard, bits.end(), out.content.end() - guard));
+        const Rows few(50, cols, dtype, 0, 5);
+        for (const int64_t first : {int64_t{0}, count / 2 + 1, count - 50}) {
+          ASSERT_TRUE(run_slice(dy, y, mask, few, first, 0, 50).ok());
+          const auto at = bits.begin() + guard + first * row_bytes;
+          expect_same_bits("rows", std::vector<uint8_t>(at, at + 50 * row_bytes), few.now());
+        }
+        for_each_target([&](const std::string& name) {
+          ASSERT_TRUE(run_slice(dy, y, mask, out, 0, 0, count).ok());
+          EXPECT_EQ(std::memcmp(out.now().data(), bits.data(), bits.size()), 0) << name;
+        });
+      }
+    }
+  }
+}
+
+TEST(ScaledMaskedSoftmaxBackward, EmptyTensors) {
+  for (size_t empty = 0; empty < 4; ++empty) {
+    for (const bool repeats : {false, true}) {
+      Dims dims = {2, 3, 4, 5};
+      dims[empty] = 0;
+      Options options;
+      options.over_batches = options.over_heads = repeats;
+      Problem problem(dims, options);
+      const Outcome outcome = problem.run_it();
+      EXPECT_TRUE(outcome.ok()) << outcome;
+    }
+  }
+  Tensor nothing({0, 3, 4, 5}, ACL_FLOAT), one_batch({1, 3, 4, 5}, ACL_BOOL);
+  one_batch.fill_constant(0);
+  const Outcome outcome = run(
+      [&](uint64_t* size, aclOpExecutor** executor) {
+        return aclnnScaledMaskedSoftmaxBackwardGetWorkspaceSize(nothing.handle(), nothing.handle(),
+                                                                one_batch.handle(), 1.0, false,
+                                                                nothing.handle(), size, executor);
+      },
+      aclnnScaledMaskedSoftmaxBackward);
+  EXPECT_TRUE(outcome.ok()) << outcome;
+}
+
+TEST(ScaledMaskedSoftmaxBackward, NanAndInfFlowAsTheFormulaHasThem) {
+  const double inf = std::numeric_limits<double>::infinity();
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  for (const int64_t cols : {3, 16, 21, 150}) {
+    for (const double special : {inf, -inf, nan}) {
+      for (const double scale : {0.125, -3.0, 0.0}) {
+        for (const aclDataType dtype : kFloats) {
+          for (const bool on_dy : {true, false}) {
+            for (const bool masked : {true, false}) {
+              Options options = all_of(dtype);
+              options.scale = scale;
+              Problem problem({1, 2, 3, cols}, options);
+              Tensor& tensor = on_dy ? problem.dy : problem.y;
+              std::vector<double> values = tensor.values(), mask = problem.mask.values();
+              values[static_cast<size_t>(cols + 1)] = special;
+              mask[static_cast<size_t>(cols + 1)] = masked;
+              tensor.fill(values);
+              problem.mask.fill(mask);
+              for_each_target([&](const std::string&) {
+                ASSERT_TRUE(problem.run_it().ok());
+                problem.expect_right();
+              });
+            }
+          }
+        }
+      }
+    }
+  }
+}
+
+// By selection: +0 to the bit, with NaN, Inf and negative results below the mask.
+TEST(ScaledMaskedSoftmaxBackward, MaskedElementsArePlusZero) {
+  for (const double scale : {-1.0, std::numeric_limits<double>::quiet_NaN()}) {
+    for (const aclDataType dtype : kFloats) {
+      Options options = all_of(dtype);
+      options.scale = scale;
+      Problem problem({2, 2, 3, 37}, options);
+      problem.y.fill_constant(std::numeric_limits<double>::infinity());
+      problem.mask.fill_constant(128);
+      ASSERT_TRUE(problem.run_it().ok());
+      EXPECT_EQ(problem.dx.bits(), std::vector<uint8_t>(problem.dx.bits().size(), 0));
+    }
+  }
+}
+
+// Subnormal and huge data under scales that FP32 holds badly or not at all.
+TEST(ScaledMaskedSoftmaxBackward, EveryMagnitudeOfDataAndScaleHoldsTheTolerance) {
+  for (const double scale :
+       {1.0, -1.5, 1000.0, 1e9, 1e39, 1e-3, 1e-42, -1e-60, 1e-320, 0.0, -0.0}) {
+    for (const double size : {1.0, 1e-39, 1e-42, 1e-30, 1e36, 1e20}) {
+      for (const double y_size : {1.0, 1e-3, 1e-20}) {
+        for (const int64_t cols : {5, 40}) {
+          for (const aclDataType dtype : kFloats) {
+            if (dtype == ACL_FLOAT16 && size > 1.0) continue;
+            SCOPED_TRACE(std::to_string(scale) + " * " + std::to_string(size));
+            Options options = all_of(dtype);
+            options.scale = scale;
+            Problem problem({1, 1, 3, cols}, options);
+            problem.dy.fill_normal(3, 0.0, size);
+            problem.y.fill_uniform(4, 0.0, y_size);
+            ASSERT_TRUE(problem.run_it().ok());
+            problem.expect_right();
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST(ScaledMaskedSoftmaxBackward, AMillionRowsAndConstantRowsHoldTheTolerance) {
+  run_and_check({1, 1, 1000000, 3}, Options());
+  for (const int64_t cols : {16, 1024, 4096}) {
+    for (const aclDataType dtype : kFloats) {
+      Problem constant({1, 1, 2, cols}, all_of(dtype));
+      constant.dy.fill_constant(0.1);
+      constant.y.fill_constant(0.1);
+      ASSERT_TRUE(constant.run_it().ok());
+      constant.expect_right();
+    }
+  }
+}
+
+TEST(ScaledMaskedSoftmaxBackward, TheCallersFloatingPointEnvironmentHasNoInfluence) {
+  Options options = all_of(ACL_FLOAT16);
+  options.scale = 0.1;
+  Problem problem({2, 3, 11, 41}, options);
+  problem.y.fill_uniform(9, 0.0, 1e-6);  // subnormal in FP16
+  ASSERT_TRUE(problem.run_it().ok());
+  const std::vector<uint8_t> bits = problem.dx.bits();
+  for (const int mode : {FE_UPWARD, FE_DOWNWARD, FE_TOWARDZERO}) {
+    problem.dx.poison();
+    std::fesetround(mode);
+    const Outcome outcome = problem.run_it();
+    EXPECT_EQ(std::fegetround(), mode);
+    std::fesetround(FE_TONEAREST);
+    ASSERT_TRUE(outcome.ok());
+    expect_same_bits("rounding", problem.dx.bits(), bits);
+  }
+#if defined(__SSE__)
+  Problem tiny({2, 3, 11, 41}, Options());
+  tiny.dy.fill_normal(7, 0.0, 1e-38);
+  ASSERT_TRUE(tiny.run_it().ok());
+  const std::vector<uint8_t> kept = tiny.dx.bits();
+  tiny.dx.poison();
+  const unsigned saved = _mm_getcsr();
+  _mm_setcsr(saved | 0x8040u);  // flush to zero, denormals are zero
+  const Outcome outcome = tiny.run_it();
+  EXPECT_EQ(_mm_getcsr() & 0x8040u, 0x8040u);
+  _mm_setcsr(saved);
+  ASSERT_TRUE(outcome.ok());
+  expect_same_bits("flush to zero", tiny.dx.bits(), kept);
+#endif
+}
+
+// The gradient against central differences of L = sum(dy * softmax(mask ? -3 : scale * x)).
+TEST(ScaledMaskedSoftmaxBackward, FiniteDifferences) {
+  constexpr size_t kCols = 9;
+  Options options;
+  options.scale = 0.7;
+  Problem problem({1, 1, 1, kCols}, options);
+  std::vector<double> x = normal_values(kCols, 11);
+  const std::vector<double> dy = problem.dy.values(), mask = problem.mask.values();
+  const auto softmax = [&](const std::vector<double>& v) {
+    std::vector<double> out;
+    double sum = 0;
+    for (size_t i = 0; i < kCols; ++i) {
+      out.push_back(std::exp(mask[i] != 0 ? -3.0 : options.scale * v[i]));
+      sum += out.back();
+    }
+    for (double& value : out) value /= sum;
+    return out;
+  };
+  const auto loss = [&](const std::vector<double>& v) {
+    const std::vector<double> y = softmax(v);
+    double sum = 0;
+    for (size_t i = 0; i < kCols; ++i) sum += dy[i] * y[i];
+    return sum;
+  };
+  problem.y.fill(softmax(x));
+  ASSERT_TRUE(problem.run_it().ok());
+  constexpr double kStep = 1e-5;
+  for (size_t i = 0; i < kCols; ++i) {
+    std::vector<double> up = x, down = x;
+    up[i] += kStep;
+    down[i] -= kStep;
+    EXPECT_NEAR(problem.dx.values()[i], (loss(up) - loss(down)) / (2 * kStep), 1e-6);
+  }
+}
+
+// Arguments of phase one, any of which a row of the error table replaces.
+struct Call {
+  Tensor dy{{2, 3, 4, 5}, ACL_FLOAT}, y{{2, 3, 4, 5}, ACL_FLOAT}, mask{{2, 1, 4, 5}, ACL_BOOL};
+  Tensor dx{{2, 3, 4, 5}, ACL_FLOAT};
+  const aclTensor *dy_at = dy.handle(), *y_at = y.handle(), *mask_at = mask.handle();
+  const aclTensor* dx_at = dx.handle();
+  bool fix_triu_mask = false;
+
+  aclnnStatus plan(uint64_t* size, aclOpExecutor** executor) const {
+    return aclnnScaledMaskedSoftmaxBackwardGetWorkspaceSize(
+        dy_at, y_at, mask_at, 1.0, fix_triu_mask, const_cast<aclTensor*>(dx_at), size, executor);
+  }
+  void refused(aclnnStatus status, std::initializer_list<std::string> substrings) const {
+    SCOPED_TRACE(*substrings.begin());
+    expect_refused([&](uint64_t* size, aclOpExecutor** executor) { return plan(size, executor); },
+                   status, substrings);
+  }
+};
+using Parameter = const aclTensor* Call::*;
+
+constexpr aclnnStatus kNull = 161001, kInvalid = 161002;
+constexpr const char* kOp = "aclnnScaledMaskedSoftmaxBackward: ";
+constexpr std::pair<Parameter, const char*> kParameters[] = {{&Call::dy_at, "gradOutput"},
+                                                             {&Call::y_at, "y"},
+                                                             {&Call::mask_at, "mask"},
+                                                             {&Call::dx_at, "out"}};
+
+void refused_with(Parameter parameter, const Tensor& tensor,
+                  std::initializer_list<std::string> substrings) {
+  Call call;
+  call.*parameter = tensor.handle();
+  call.refused(kInvalid, substrings);
+}
+
+TEST(ScaledMaskedSoftmaxBackward, ErrorTableNullAndHandles) {
+  for (const auto& [parameter, name] : kParameters) {
+    Call call;
+    call.*parameter = nullptr;
+    call.refused(kNull, {std::string(kOp) + name, "null"});
+  }
+  Call call;
+  uint64_t size = 7;
+  aclOpExecutor* executor = nullptr;
+  EXPECT_EQ(call.plan(nullptr, &executor), kNull);
+  EXPECT_EQ(executor, nullptr);
+  expect_message(take_message(), {kOp, "workspaceSize"});
+  EXPECT_EQ(call.plan(&size, nullptr), kNull);
+  EXPECT_EQ(size, 7u);
+  expect_message(take_message(), {kOp, "executor"});
+  const IntArray array({1});
+  for (const auto& [parameter, name] : kParameters) {
+    Call wrong;
+    wrong.*parameter = reinterpret_cast<const aclTensor*>(array.handle());
+    wrong.refused(kInvalid, {std::string(kOp) + name, "aclIntArray"});
+    Tensor dead({2, 3, 4, 5}, ACL_FLOAT);
+    wrong.*parameter = dead.handle();
+    dead.destroy_handle();
+    wrong.refused(kInvalid, {std::string(kOp) + name, "destroyed"});
+  }
+}
+
+TEST(ScaledMaskedSoftmaxBackward, ErrorTableDtypesFormatsAndRanks) {
+  const Dims dims = {2, 3, 4, 5};
+  refused_with(&Call::dy_at, Tensor(dims, ACL_DOUBLE), {kOp, "gradOutput", "DOUBLE", "FLOAT"});
+  refused_with(&Call::y_at, Tensor(dims, ACL_FLOAT16), {kOp, "y", "FLOAT16", "FLOAT"});
+  refused_with(&Call::mask_at, Tensor(dims, ACL_UINT8), {kOp, "mask", "UINT8", "BOOL"});
+  refused_with(&Call::dx_at, Tensor(dims, ACL_BF16), {kOp, "out", "BFLOAT16", "FLOAT"});
+  for (const auto& [parameter, name] : kParameters) {
+    for (const aclFormat format : {ACL_FORMAT_NC1HWC0, ACL_FORMAT_FRACTAL_Z, ACL_FORMAT_FRACTAL_NZ,
+                                   ACL_FORMAT_NDC1HWC0, ACL_FORMAT_NC1HWC0_C04}) {
+      Call call;
+      const Tensor& original = parameter == &Call::mask_at ? call.mask : call.dx;
+      aclTensor* other = original.make_handle(format);
+      call.*parameter = other;
+      call.refused(kInvalid, {std::string(kOp) + name, "format"});
+      EXPECT_EQ(aclDestroyTensor(other), 0);
+    }
+    const aclDataType dtype = parameter == &Call::mask_at ? ACL_BOOL : ACL_FLOAT;
+    for (const Dims& wrong : {Dims{}, Dims{4, 5}, Dims{6, 4, 5}, Dims{1, 2, 3, 4, 5}, Dims(9, 1)}) {
+      refused_with(parameter, Tensor(wrong, dtype), {std::string(kOp) + name, "4"});
+    }
+  }
+  for (const aclFormat format : {ACL_FORMAT_NCHW, ACL_FORMAT_NHWC, ACL_FORMAT_UNDEFINED}) {
+    Call call;
+    aclTensor* other = call.dy.make_handle(format);
+    call.dy_at = other;
+    call.refused(0, {""});
+    EXPECT_EQ(aclDestroyTensor(other), 0);
+  }
+}
+
+TEST(ScaledMaskedSoftmaxBackward, ErrorTableShapesAndFixTriuMask) {
+  refused_with(&Call::dy_at, Tensor({1, 1, 1, 4097}, ACL_FLOAT),
+               {kOp, "gradOutput", "[1,1,1,4097]", "4096"});
+  refused_with(&Call::y_at, Tensor({2, 3, 5, 4}, ACL_FLOAT), {kOp, "y", "[2,3,5,4]", "[2,3,4,5]"});
+  for (const Dims& dims : {Dims{3, 3, 4, 5}, Dims{2, 2, 4, 5}, Dims{2, 3, 1, 5}, Dims{2, 3, 4, 1},
+                           Dims{0, 3, 4, 5}, Dims{1, 1, 5, 4}}) {
+    refused_with(&Call::mask_at, Tensor(dims, ACL_BOOL), {kOp, "mask has shape", "[2,3,4,5]"});
+  }
+  refused_with(&Call::dx_at, Tensor({2, 3, 4, 6}, ACL_FLOAT),
+               {kOp, "out", "[2,3,4,6]", "[2,3,4,5]"});
+  const int64_t huge[] = {int64_t{1} << 40, int64_t{1} << 40, 4, 5}, still[] = {0, 0, 0, 0};
+  Call many;
+  aclTensor* endless =
+      aclCreateTensor(huge, 4, ACL_FLOAT, still, 0, ACL_FORMAT_ND, huge, 0, nullptr);
+  aclTensor* endless_mask =
+      aclCreateTensor(huge, 4, ACL_BOOL, still, 0, ACL_FORMAT_ND, huge, 0, nullptr);
+  many.dy_at = many.y_at = many.dx_at = endless;
+  many.mask_at = endless_mask;
+  many.refused(kInvalid, {kOp, "gradOutput"});
+  EXPECT_EQ(aclDestroyTensor(endless) + aclDestroyTensor(endless_mask), 0);
+  Call triangle;
+  triangle.fix_triu_mask = true;
+  triangle.refused(kInvalid, {kOp, "fixTriuMask", "true", "false"});
+  const Tensor too_wide({1, 1, 1, 4097}, ACL_FLOAT);
+  triangle.dy_at = too_wide.handle();
+  triangle.refused(kInvalid, {kOp, "4097"});  // fixTriuMask is looked at last
+}
+
+TEST(ScaledMaskedSoftmaxBackward, ErrorTableOverlap) {
+  Call call;
+  call.dx_at = call.dy_at;
+  call.refused(0, {""});  // the permitted in-place uses
+  call.dx_at = call.y_at;
+  call.refused(0, {""});
+  Call shifted;
+  const Dims strides = strides_of({2, 3, 4, 5}, Arrangement::kContiguous);
+  const Tensor memory({2, 3, 4, 6}, ACL_FLOAT);
+  const auto view = [&](int64_t offset) {
+    const Dims dims = {2, 3, 4, 5};
+    return aclCreateTensor(dims.data(), 4, ACL_FLOAT, strides.data(), offset, ACL_FORMAT_ND,
+                           nullptr, 0, memory.address());
+  };
+  aclTensor *in = view(0), *out = view(1);
+  shifted.y_at = in;
+  shifted.dx_at = out;
+  shifted.refused(kInvalid, {kOp, "out", "y"});
+  EXPECT_EQ(aclDestroyTensor(in) + aclDestroyTensor(out), 0);
+  refused_with(&Call::dx_at, Tensor({2, 3, 4, 5}, ACL_FLOAT, Dims{60, 20, 1, 1}), {kOp, "out"});
+}
+
+}  // namespace
+}  // namespace aclgrad::test

@@ -141,7 +141,6 @@ Plan make_plan(const Problem& problem) {
     plan.buffer_bytes[0] = problem.rows * number * (plan.passes > 1 ? 2 : 1);
     plan.buffer_bytes[1] = problem.rows * number * 2;
     plan.histogram_bytes = (plan.sort_blocks << plan.digit_bits) * number;
-    plan.long_run_bytes = problem.rows / kLongRun * static_cast<int64_t>(sizeof(LongRun));
   }
   return plan;
 }
@@ -174,7 +173,6 @@ Status parse(const Arguments& arguments, Launch& launch) {
   const int first_buffer = launch.book(plan.buffer_bytes[0]);
   const int second_buffer = launch.book(plan.buffer_bytes[1]);
   const int histograms = launch.book(plan.histogram_bytes);
-  const int long_runs = launch.book(plan.long_run_bytes);
   launch.call([=](const Run& run) {
     Addresses at;
     at.dy = run.address(dy);
@@ -182,7 +180,6 @@ Status parse(const Arguments& arguments, Launch& launch) {
     at.dw = run.address(dw);
     at.buffers = {run.region(first_buffer), run.region(second_buffer)};
     at.histograms = run.region(histograms);
-    at.long_runs = run.region(long_runs);
     const BadIndex bad = run_cpu(problem, plan, at);
     if (bad.position >= 0) report(run.errors(), problem, bad);
   });

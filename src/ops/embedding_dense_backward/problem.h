@@ -47,7 +47,6 @@ struct Plan {
   // Bytes of workspace regions. A problem of few indices takes its scratch from the stack: all 0.
   std::array<int64_t, 2> buffer_bytes{};  // keys and positions, moved from one to the other
   int64_t histogram_bytes = 0;
-  int64_t long_run_bytes = 0;
 };
 Plan make_plan(const Problem& problem);
 
@@ -56,7 +55,7 @@ struct Addresses {
   const void *dy = nullptr, *indices = nullptr;
   void* dw = nullptr;
   std::array<void*, 2> buffers{};
-  void *histograms = nullptr, *long_runs = nullptr;
+  void* histograms = nullptr;
 };
 
 // The bad index of the lowest position; position -1: all are good.

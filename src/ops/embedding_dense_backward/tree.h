@@ -12,18 +12,18 @@
 #define ACLGRAD_OPS_EMBEDDING_DENSE_BACKWARD_TREE_H_
 
 #include <algorithm>
-#include <bit>
 #include <cstdint>
 
+#include "base/checked.h"
 #include "kernels/cpu/lane_count.h"
 
 namespace aclgrad::embedding_dense_backward {
 
-// Gradient rows of a segment. Twice the columns at least: the FP64 totals of all segments then take
-// 4 bytes of workspace an index, which fit the buffers the sort has left.
+// Gradient rows of a segment. Three times the columns at least: the FP64 totals of all segments
+// then take less than 3 bytes an index, and fit a buffer that the sort has left.
 inline constexpr int64_t kLeastSegment = 1024;
 constexpr int64_t segment_rows(int64_t cols) {
-  return std::max(kLeastSegment, 2 * static_cast<int64_t>(std::bit_ceil(uint64_t(cols))));
+  return std::max(kLeastSegment, round_up(3 * cols, static_cast<int64_t>(kChain)));
 }
 
 // The last segment takes what is left over, so there are never more than rows / segment_rows.

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+// The shapes that test and bench go through.
+#ifndef ACLGRAD_OPS_EMBEDDING_DENSE_BACKWARD_CASES_H_
+#define ACLGRAD_OPS_EMBEDDING_DENSE_BACKWARD_CASES_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace aclgrad::embedding_dense_backward {
+
+struct Shape {
+  int64_t rows, table_rows, cols;
+};
+
+// Around the lanes (16), the chains (16 rows), the tiles (512 columns), the long runs (1024 rows),
+// the segments, the scratch on the stack (256 indices), one, two and three passes of the sort, and
+// its blocks (16384 positions).
+inline const std::vector<Shape>& test_shapes() {
+  static const std::vector<Shape> shapes = {
+      {1, 1, 1},      {2, 4, 3},      {5, 3, 16},      {16, 1, 15},      {17, 1, 17},
+      {33, 2, 33},    {100, 5, 128},  {256, 40, 65},   {257, 40, 31},    {300, 7, 40},
+      {257, 2047, 9}, {257, 2048, 9}, {700, 3, 513},   {900, 2, 1041},   {3000, 2, 514},
+      {6000, 2, 20},  {5000, 1, 600}, {16384, 300, 1}, {16385, 5000, 2}, {40000, 9, 7},
+      {90, 9000, 48}, {1, 3000, 100}};
+  return shapes;
+}
+
+// rows x table rows x columns: language models and their position and type tables.
+inline const std::vector<std::string>& bench_shapes() {
+  static const std::vector<std::string> shapes = {
+      "f32/16384x50304x768",   "bf16/16384x50304x768",   "f16/16384x50304x768",
+      "f32/16384x32000x4096",  "bf16/16384x32000x4096",  "f16/16384x32000x4096",
+      "f32/16384x128256x4096", "bf16/16384x128256x4096", "f16/16384x128256x4096",
+      "f32/65536x2x768",       "bf16/65536x2x768",       "f16/65536x2x768",
+      "f32/65536x512x768",     "bf16/65536x512x768",     "f16/65536x512x768",
+      "f32/1000000x100000x64", "bf16/1000000x100000x64", "f16/1000000x100000x64"};
+  return shapes;
+}
+
+}  // namespace aclgrad::embedding_dense_backward
+
+#endif  // ACLGRAD_OPS_EMBEDDING_DENSE_BACKWARD_CASES_H_

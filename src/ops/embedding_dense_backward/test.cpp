@@ -1,0 +1,607 @@
+// SPDX-License-Identifier: Apache-2.0
+// EmbeddingDenseBackward through the C interface, against the formula in double.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cfenv>
+#include <cmath>
+#include <limits>
+#include <numeric>
+#include <string>
+
+#include "aclnnop/aclnn_embedding_dense_backward.h"
+#include "ops/embedding_dense_backward/cases.h"
+#include "ops/embedding_dense_backward/reference.h"
+#include "support/compare.h"
+#include "support/run.h"
+#include "support/targets.h"
+#include "support/tensor.h"
+
+namespace aclgrad::test {
+namespace {
+
+using embedding_dense_backward::Shape;
+
+constexpr aclDataType kFloats[] = {ACL_FLOAT, ACL_FLOAT16, ACL_BF16};
+constexpr aclDataType kIndexTypes[] = {ACL_FLOAT, ACL_FLOAT16, ACL_DOUBLE, ACL_INT32, ACL_INT64,
+                                       ACL_INT16, ACL_INT8,    ACL_UINT8,  ACL_BOOL};
+constexpr uint64_t kNoPadding = ~uint64_t{0};
+constexpr double kInf = std::numeric_limits<double>::infinity();
+constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+
+// What a problem may choose; the defaults are the plain case.
+struct Options {
+  aclDataType grad = ACL_FLOAT, out = ACL_FLOAT, indices = ACL_INT64;
+  uint64_t padding = kNoPadding;
+  bool scale = false;
+  Arrangement grad_in = Arrangement::kContiguous;
+  Arrangement indices_in = Arrangement::kContiguous;
+  Arrangement out_in = Arrangement::kContiguous;
+};
+
+Options all_of(aclDataType dtype) {
+  Options options;
+  options.grad = options.out = dtype;
+  return options;
+}
+
+// The tensors of one problem with random data, and its two phases.
+struct Problem {
+  Problem(const Dims& grad_dims, const Dims& indices_dims, int64_t table_rows,
+          const Options& chosen, uint64_t seed = 1)
+      : options(chosen),
+        num_weights(static_cast<uint64_t>(table_rows)),
+        grad(grad_dims, chosen.grad, chosen.grad_in),
+        indices(indices_dims, chosen.indices, chosen.indices_in),
+        out({table_rows, grad_dims.back()}, chosen.out, chosen.out_in) {
+    grad.fill_normal(seed);
+    const int64_t last = chosen.indices == ACL_BOOL ? std::min<int64_t>(table_rows, 2) : table_rows;
+    indices.fill_integers(seed + 1, 0, last - 1);
+  }
+  Problem(const Shape& shape, const Options& chosen, uint64_t seed = 1)
+      : Problem({shape.rows, shape.cols}, {shape.rows}, shape.table_rows, chosen, seed) {}
+
+  Outcome run_it() {
+    return run(
+        [&](uint64_t* size, aclOpExecutor** executor) {
+          return aclnnEmbeddingDenseBackwardGetWorkspaceSize(
+              grad.handle(), indices.handle(), num_weights, options.padding, options.scale,
+              out.handle(), size, executor);
+        },
+        aclnnEmbeddingDenseBackward);
+  }
+  void expect_right() const {
+    embedding_dense_backward::ReferenceProblem p;
+    p.cols = static_cast<size_t>(grad.dims().back());
+    p.table_rows = num_weights;
+    p.padding = options.padding;
+    p.scale_by_frequency = options.scale;
+    p.dy = grad.values();
+    p.indices = indices.values();
+    if (indices.dtype() == ACL_BOOL) {
+      for (double& index : p.indices) index = index != 0 ? 1 : 0;
+    }
+    const auto r = embedding_dense_backward::reference(p);
+    expect_close("out", out, r.dw, r.magnitude, static_cast<double>(r.most_terms));
+  }
+  void run_and_check() {
+    const Outcome outcome = run_it();
+    ASSERT_TRUE(outcome.ok()) << outcome;
+    expect_right();
+  }
+
+  Options options;
+  uint64_t num_weights;
+  Tensor grad, indices, out;
+};
+
+// Indices that make runs of these lengths, in an order without pattern.
+std::vector<double> runs_of(const std::vector<int64_t>& lengths, uint64_t seed) {
+  std::vector<double> indices;
+  for (size_t v = 0; v < lengths.size(); ++v) {
+    indices.insert(indices.end(), static_cast<size_t>(lengths[v]), static_cast<double>(v));
+  }
+  Random random(seed);
+  for (size_t i = indices.size(); i > 1; --i) {
+    std::swap(indices[i - 1],
+              indices[static_cast<size_t>(random.integer(0, static_cast<int64_t>(i) - 1))]);
+  }
+  return indices;
+}
+
+TEST(EmbeddingDenseBackward, DocumentedExample) {
+  Options options;
+  options.padding = 0;
+  Problem problem({2, 4, 3}, options);
+  problem.grad.fill({1, 2, 3, 4, 5, 6});
+  problem.indices.fill({1, 2});
+  ASSERT_TRUE(problem.run_it().ok());
+  EXPECT_EQ(problem.out.values(), (std::vector<double>{0, 0, 0, 1, 2, 3, 4, 5, 6, 0, 0, 0}));
+}
+
+// Every shape in every dtype: right on the best target, the same bits on all targets and for all
+// thread counts.
+TEST(EmbeddingDenseBackward, MatchesReferenceWithTheSameBitsOnEveryTargetAndThreadCount) {
+  const auto check = [](Problem& problem) {
+    problem.run_and_check();
+    const std::vector<uint8_t> bits = problem.out.bits();
+    for_each_target([&](const std::string& name) {
+      problem.out.poison();
+      ASSERT_TRUE(problem.run_it().ok());
+      expect_same_bits(name, problem.out.bits(), bits);
+    });
+    for_each_thread_count([&](int threads) {
+      problem.out.poison();
+      ASSERT_TRUE(problem.run_it().ok());
+      expect_same_bits(std::to_string(threads) + " threads", problem.out.bits(), bits);
+    });
+  };
+  for (const aclDataType dtype : kFloats) {
+    for (const Shape& shape : embedding_dense_backward::test_shapes()) {
+      SCOPED_TRACE(std::string(dtype_short_name(dtype)) + "/" + std::to_string(shape.rows) + "x" +
+                   std::to_string(shape.table_rows) + "x" + std::to_string(shape.cols));
+      Problem problem(shape, all_of(dtype));
+      check(problem);
+    }
+    SCOPED_TRACE("runs around the chains, the long runs and the segments");
+    const std::vector<int64_t> lengths = {1,    2,    15,   0,    16,   17,   31,   32,
+                                          33,   511,  0,    1023, 1024, 1025, 2047, 2048,
+                                          2049, 3071, 3072, 4100, 1,    0};
+    const std::vector<double> indices = runs_of(lengths, 5);
+    Options options = all_of(dtype);
+    options.scale = dtype == ACL_BF16;
+    Problem problem({static_cast<int64_t>(indices.size()), std::ssize(lengths), 19}, options);
+    problem.indices.fill(indices);
+    check(problem);
+  }
+}
+
+// Outputs beyond the cache are written past it; with a table of 5 million rows the sort makes three
+// passes.
+TEST(EmbeddingDenseBackward, LargeTables) {
+  for (const Shape& shape :
+       {Shape{3000, 40000, 208}, Shape{3000, 40000, 210}, Shape{500, 5000000, 1}}) {
+    Options options = all_of(shape.cols == 210 ? ACL_BF16 : ACL_FLOAT);
+    if (shape.cols == 1) options.out = ACL_FLOAT16;
+    Problem problem(shape, options);
+    problem.run_and_check();
+  }
+}
+
+TEST(EmbeddingDenseBackward, EveryDtypeCombination) {
+  uint64_t seed = 0;
+  for (const aclDataType grad : kFloats) {
+    for (const aclDataType out : kFloats) {
+      for (const aclDataType indices : kIndexTypes) {
+        for (const bool scale : {false, true}) {
+          SCOPED_TRACE(std::string(dtype_name(grad)) + " to " + dtype_name(out) + ", indices " +
+                       dtype_name(indices));
+          Options options;
+          options.grad = grad;
+          options.out = out;
+          options.indices = indices;
+          options.scale = scale;
+          Problem({90, 11, 37}, options, ++seed).run_and_check();
+        }
+      }
+    }
+  }
+}
+
+TEST(EmbeddingDenseBackward, FloatingIndicesTruncateAndAnyByteIsTrue) {
+  for (const aclDataType dtype : {ACL_FLOAT, ACL_FLOAT16, ACL_DOUBLE}) {
+    Options options;
+    options.indices = dtype;
+    Problem problem({6, 3, 1}, options);
+    problem.grad.fill({1, 2, 4, 8, 16, 32});
+    problem.indices.fill({-0.75, 0.9375, 1.5, 2.75, -0.0, 2.0});
+    problem.run_and_check();
+    EXPECT_EQ(problem.out.values(), (std::vector<double>{19, 4, 40}));
+  }
+  Options options;
+  options.indices = ACL_BOOL;
+  Problem problem({4, 2, 1}, options);
+  problem.grad.fill({1, 2, 4, 8});
+  problem.indices.fill_bits({0, 1, 2, 255});
+  problem.run_and_check();
+  EXPECT_EQ(problem.out.values(), (std::vector<double>{1, 14}));
+}
+
+TEST(EmbeddingDenseBackward, PaddingRowIsZeroAndValuesBeyondTheTableNameNone) {
+  for (const uint64_t padding : {uint64_t{0}, uint64_t{3}, uint64_t{4}, uint64_t{5},
+                                 uint64_t{0xFFFFFFFF}, uint64_t{1} << 63, kNoPadding}) {
+    for (const bool scale : {false, true}) {
+      Options options;
+      options.padding = padding;
+      options.scale = scale;
+      Problem problem({60, 5, 7}, options);
+      problem.run_and_check();
+      const std::vector<double> out = problem.out.values();
+      for (size_t v = 0; v < 5; ++v) EXPECT_EQ(out[v * 7] == 0.0, v == padding);
+    }
+  }
+  Options options;  // a long run that is padding
+  options.padding = 0;
+  Problem problem({5000, 1, 20}, options);
+  problem.run_and_check();
+  EXPECT_EQ(problem.out.values(), std::vector<double>(20, 0.0));
+}
+
+TEST(EmbeddingDenseBackward, RanksOfGradAndIndicesNeedNotMatch) {
+  const std::vector<Dims> grads = {{5}, {1, 5}, {24, 5}, {2, 12, 5}, {2, 1, 3, 2, 1, 2, 1, 5}};
+  const std::vector<Dims> indices = {{}, {1}, {24}, {4, 6}, {1, 2, 3, 1, 2, 2, 1, 1}};
+  for (const Dims& grad : grads) {
+    for (const Dims& index : indices) {
+      const auto count = [](const Dims& dims, size_t from_end) {
+        return std::accumulate(dims.begin(), dims.end() - static_cast<std::ptrdiff_t>(from_end),
+                               int64_t{1}, std::multiplies<>());
+      };
+      if (count(grad, 1) != count(index, 0)) continue;
+      Problem(grad, index, 3, Options()).run_and_check();
+    }
+  }
+}
+
+TEST(EmbeddingDenseBackward, EveryStridedViewGivesTheSameBits) {
+  for (const aclDataType dtype : kFloats) {
+    const Dims dims = {6, 50, 21};
+    Problem plain(dims, {6, 50}, 30, all_of(dtype));
+    plain.run_and_check();
+    const auto check = [&](Options options) {
+      options.grad = options.out = dtype;
+      Problem view(dims, {6, 50}, 30, options);
+      view.run_and_check();
+      if (options.grad_in == Arrangement::kBroadcast) return;
+      if (options.indices_in == Arrangement::kBroadcast) return;
+      expect_same_bits("view", view.out.bits(), plain.out.bits());
+    };
+    for (const Arrangement in : kInputArrangements) {
+      for (const Arrangement out : kOutputArrangements) {
+        SCOPED_TRACE(std::string(arrangement_name(in)) + " to " + arrangement_name(out));
+        Options options;
+        options.grad_in = in;
+        options.out_in = out;
+        check(options);
+      }
+      Options options;
+      options.indices_in = in;
+      check(options);
+    }
+    Problem one_row({300, 30, 21}, all_of(dtype));  // the gradient of a sum: every stride 0
+    Tensor ones = Tensor::broadcast({300, 21}, dtype, {0, 1});
+    ones.fill_constant(0.5);
+    const Outcome outcome = run(
+        [&](uint64_t* size, aclOpExecutor** executor) {
+          return aclnnEmbeddingDenseBackwardGetWorkspaceSize(
+              ones.handle(), one_row.indices.handle(), 30, kNoPadding, false, one_row.out.handle(),
+              size, executor);
+        },
+        aclnnEmbeddingDenseBackward);
+    ASSERT_TRUE(outcome.ok()) << outcome;
+    one_row.grad.fill_constant(0.5);
+    one_row.expect_right();
+  }
+}
+
+// At most 16 bytes an index and 8 a row of the table; none for few indices; strided rows are not
+// packed.
+TEST(EmbeddingDenseBackward, WorkspaceIsSmall) {
+  const auto planned = [](const Shape& shape, Arrangement arrangement) {
+    Options options;
+    options.grad_in = options.out_in = arrangement;
+    Problem problem(shape, options);
+    uint64_t size = 0;
+    aclOpExecutor* executor = nullptr;
+    EXPECT_EQ(aclnnEmbeddingDenseBackwardGetWorkspaceSize(
+                  problem.grad.handle(), problem.indices.handle(), problem.num_weights, kNoPadding,
+                  false, problem.out.handle(), &size, &executor),
+              0);
+    EXPECT_EQ(aclDestroyAclOpExecutor(executor), 0);
+    return size;
+  };
+  EXPECT_EQ(planned({256, 100, 3}, Arrangement::kContiguous), 0u);
+  for (const int64_t rows : {257, 1000, 16385, 999999}) {
+    for (const int64_t table_rows : {1, 2, 1023, 2047, 2048, 16384}) {
+      const uint64_t size = planned({rows, table_rows, 2}, Arrangement::kContiguous);
+      EXPECT_LE(size, static_cast<uint64_t>(16 * rows + 8 * table_rows))
+          << rows << " " << table_rows;
+      EXPECT_EQ(planned({rows, table_rows, 2}, Arrangement::kRowPadded), size);
+    }
+  }
+}
+
+TEST(EmbeddingDenseBackward, EmptyTensors) {
+  Problem no_rows({0, 3, 5}, Options());
+  no_rows.run_and_check();
+  EXPECT_EQ(no_rows.out.values(), std::vector<double>(15, 0.0));
+  Problem no_table({2, 3}, {2}, 0, Options());  // nothing runs, so the indices are not judged
+  EXPECT_TRUE(no_table.run_it().ok());
+  Problem no_columns({2, 0}, {7}, 3, Options());  // counts are not compared
+  no_columns.indices.fill({0, 1, 2, 3, 4, 5, 6});
+  EXPECT_TRUE(no_columns.run_it().ok());
+}
+
+TEST(EmbeddingDenseBackward, NanInfAndSubnormalsFlowAsTheFormulaHasThem) {
+  for (const aclDataType dtype : kFloats) {
+    for (const int64_t rows : {40, 3000}) {
+      for (const double special : {kInf, -kInf, kNan}) {
+        Problem problem({rows, 3, 21}, all_of(dtype));
+        std::vector<double> values = problem.grad.values();
+        values[3] = special;
+        values[21 * 5 + 3] = special == kInf ? -kInf : special;
+        problem.grad.fill(values);
+        problem.run_and_check();
+      }
+      Problem large({rows, 3, 21}, all_of(dtype));
+      large.grad.fill_constant(dtype == ACL_FLOAT16 ? 60000.0 : 1e30);
+      large.run_and_check();
+      Problem tiny({rows, 3, 21}, all_of(dtype));
+      tiny.grad.fill_uniform(3, dtype == ACL_FLOAT16 ? 0x1p-24 : 0x1p-133, 0x1p-126);
+      tiny.run_and_check();
+    }
+  }
+  Problem zeros({4, 4, 16}, Options());  // sums start at +0
+  zeros.grad.fill_constant(-0.0);
+  zeros.run_and_check();
+  for (const double value : zeros.out.values()) EXPECT_FALSE(std::signbit(value));
+}
+
+TEST(EmbeddingDenseBackward, AMillionTermsAndConstantColumnsHoldTheTolerance) {
+  for (const bool scale : {false, true}) {
+    for (const int64_t table_rows : {1, 100}) {
+      Options options;
+      options.scale = scale;
+      Problem problem({1000000, table_rows, 2}, options);
+      problem.run_and_check();
+      problem.grad.fill_constant(0.1);
+      problem.run_and_check();
+    }
+  }
+}
+
+TEST(EmbeddingDenseBackward, TheCallersRoundingModeHasNoInfluence) {
+  Problem problem({3000, 2, 33}, all_of(ACL_FLOAT16));
+  ASSERT_TRUE(problem.run_it().ok());
+  const std::vector<uint8_t> bits = problem.out.bits();
+  for (const int mode : {FE_UPWARD, FE_DOWNWARD, FE_TOWARDZERO}) {
+    problem.out.poison();
+    std::fesetround(mode);
+    const Outcome outcome = problem.run_it();
+    EXPECT_EQ(std::fegetround(), mode);
+    std::fesetround(FE_TONEAREST);
+    ASSERT_TRUE(outcome.ok());
+    expect_same_bits("rounding", problem.out.bits(), bits);
+  }
+}
+
+// The gradient against central differences of L = sum(dy * table[indices]) in double.
+TEST(EmbeddingDenseBackward, FiniteDifferences) {
+  Problem problem({6, 4, 3}, Options());
+  problem.run_and_check();
+  const std::vector<double> dy = problem.grad.values(), indices = problem.indices.values();
+  const auto loss = [&](const std::vector<double>& table) {
+    double sum = 0;
+    for (size_t r = 0; r < 6; ++r) {
+      for (size_t c = 0; c < 3; ++c) {
+        sum += dy[r * 3 + c] * table[static_cast<size_t>(indices[r]) * 3 + c];
+      }
+    }
+    return sum;
+  };
+  constexpr double kStep = 1e-3;
+  for (size_t i = 0; i < 12; ++i) {
+    std::vector<double> up(12, 0.5), down(12, 0.5);
+    up[i] += kStep;
+    down[i] -= kStep;
+    EXPECT_NEAR(problem.out.values()[i], (loss(up) - loss(down)) / (2 * kStep), 1e-6);
+  }
+}
+
+// ---- Data errors: rows of the README's second table -------------------------------------------
+
+constexpr int kDataError = 507015;
+
+void expect_bad_index(Problem& problem, const std::string& value, const std::string& position) {
+  const Outcome outcome = problem.run_it();
+  EXPECT_EQ(outcome.phase_two, 0);
+  EXPECT_EQ(outcome.synchronise, kDataError);
+  expect_message(outcome.message, {"aclnnEmbeddingDenseBackward: indices holds " + value +
+                                       " at position " + position + ";",
+                                   "expected 0 <= index < " + std::to_string(problem.num_weights)});
+  EXPECT_EQ(aclrtSynchronizeStream(stream()), 0) << "reported twice";
+  problem.expect_right();
+}
+
+TEST(EmbeddingDenseBackward, BadIndexIsReportedAndEverythingElseIsRight) {
+  struct Row {
+    aclDataType dtype;
+    double index;
+    const char* value;
+  };
+  const Row rows[] = {{ACL_INT64, 5, "5"},
+                      {ACL_INT64, -1, "-1"},
+                      {ACL_INT64, 0x1p32, "4294967296"},
+                      {ACL_INT32, 5, "5"},
+                      {ACL_INT32, -1, "-1"},
+                      {ACL_INT16, -300, "-300"},
+                      {ACL_INT8, -128, "-128"},
+                      {ACL_UINT8, 255, "255"},
+                      {ACL_FLOAT, 5, "5"},
+                      {ACL_FLOAT, -1, "-1"},
+                      {ACL_FLOAT, kNan, "nan"},
+                      {ACL_FLOAT, kInf, "inf"},
+                      {ACL_FLOAT16, kNan, "nan"},
+                      {ACL_FLOAT16, 5.5, "5.5"},
+                      {ACL_DOUBLE, -kInf, "-inf"},
+                      {ACL_DOUBLE, 1e30, "1e+30"},
+                      {ACL_DOUBLE, -1e300, "-1.0000000000000001e+300"}};
+  for (const Row& row : rows) {
+    SCOPED_TRACE(std::string(dtype_name(row.dtype)) + " " + row.value);
+    Options options;
+    options.indices = row.dtype;
+    options.scale = true;
+    Problem problem({300, 5, 7}, options);
+    std::vector<double> indices = problem.indices.values();
+    indices[17] = indices[200] = row.index;
+    indices[250] = row.dtype == ACL_UINT8 ? 6 : -7;
+    problem.indices.fill(indices);
+    expect_bad_index(problem, row.value, "17");
+  }
+  Options options;
+  options.indices = ACL_BOOL;
+  Problem one_row({3, 1, 2}, options);
+  one_row.indices.fill_bits({0, 7, 0});
+  expect_bad_index(one_row, "1", "1");
+}
+
+TEST(EmbeddingDenseBackward, WidestIntegersAreComparedIn64Bits) {
+  for (const int64_t index : {std::numeric_limits<int64_t>::min(),
+                              std::numeric_limits<int64_t>::max(), (int64_t{1} << 32) + 1}) {
+    Problem problem({1, 3, 2}, Options());
+    std::vector<uint8_t> bytes(8);
+    std::memcpy(bytes.data(), &index, 8);
+    problem.indices.fill_bits(bytes);
+    expect_bad_index(problem, std::to_string(index), "0");
+  }
+}
+
+TEST(EmbeddingDenseBackward, LowestBadPositionForAnyNumberOfThreads) {
+  for_each_thread_count([](int) {
+    Problem problem({100000, 10, 1}, Options());
+    std::vector<double> indices = problem.indices.values();
+    for (const size_t at : {20001u, 40000u, 70000u, 99999u}) {
+      indices[at] = static_cast<double>(at);
+    }
+    problem.indices.fill(indices);
+    expect_bad_index(problem, "20001", "20001");
+  });
+  Problem all_bad({2000, 3, 20}, Options());
+  all_bad.indices.fill_constant(3);
+  expect_bad_index(all_bad, "3", "0");
+}
+
+// ---- Refusals: rows of the README's first table, in its order ---------------------------------
+
+constexpr aclnnStatus kNull = 161001, kInvalid = 161002;
+
+// Arguments of phase one, any of which a row of the error table replaces.
+struct Call {
+  Tensor grad{{2, 4}, ACL_FLOAT}, indices{{2}, ACL_INT64}, out{{3, 4}, ACL_FLOAT};
+  const aclTensor *grad_at = grad.handle(), *indices_at = indices.handle(), *out_at = out.handle();
+  uint64_t num_weights = 3;
+
+  void refused(aclnnStatus status, std::initializer_list<std::string> substrings) {
+    SCOPED_TRACE(*substrings.begin());
+    expect_refused(
+        [&](uint64_t* size, aclOpExecutor** executor) {
+          return aclnnEmbeddingDenseBackwardGetWorkspaceSize(grad_at, indices_at, num_weights, 0,
+                                                             false, out_at, size, executor);
+        },
+        status, substrings);
+  }
+};
+
+constexpr const aclTensor* Call::*kTensors[] = {&Call::grad_at, &Call::indices_at, &Call::out_at};
+constexpr const char* kNames[] = {"grad", "indices", "out"};
+
+std::string named(const char* name) { return std::string("aclnnEmbeddingDenseBackward: ") + name; }
+
+// The tensor `which` is replaced.
+void expect_replaced_refused(size_t which, const Tensor& tensor,
+                             std::initializer_list<std::string> substrings) {
+  Call call;
+  call.*kTensors[which] = tensor.handle();
+  call.refused(kInvalid, substrings);
+}
+
+TEST(EmbeddingDenseBackward, ErrorTableNullsAndHandles) {
+  for (size_t which = 0; which < 3; ++which) {
+    Call call;
+    call.*kTensors[which] = nullptr;
+    call.refused(kNull, {named(kNames[which]), "null"});
+  }
+  Call call;
+  uint64_t size = 7;
+  aclOpExecutor* executor = nullptr;
+  const auto plan = [&](uint64_t* size_at, aclOpExecutor** executor_at) {
+    return aclnnEmbeddingDenseBackwardGetWorkspaceSize(call.grad_at, call.indices_at, 3, 0, false,
+                                                       call.out_at, size_at, executor_at);
+  };
+  EXPECT_EQ(plan(nullptr, &executor), kNull);
+  expect_message(take_message(), {named("workspaceSize"), "null"});
+  EXPECT_EQ(plan(&size, nullptr), kNull);
+  expect_message(take_message(), {named("executor"), "null"});
+  EXPECT_EQ(size, 7u);
+  for (size_t which = 0; which < 3; ++which) {
+    Tensor dead({2, 4}, ACL_FLOAT);
+    Call destroyed;
+    destroyed.*kTensors[which] = dead.handle();
+    dead.destroy_handle();
+    destroyed.refused(kInvalid, {named(kNames[which]), "destroyed"});
+    Call wrong_kind;
+    const IntArray array({1});
+    wrong_kind.*kTensors[which] = reinterpret_cast<const aclTensor*>(array.handle());
+    wrong_kind.refused(kInvalid, {named(kNames[which]), "aclIntArray"});
+  }
+}
+
+TEST(EmbeddingDenseBackward, ErrorTableDtypesFormatsRanks) {
+  expect_replaced_refused(0, Tensor({2, 4}, ACL_DOUBLE), {named("grad"), "DOUBLE", "BFLOAT16"});
+  expect_replaced_refused(1, Tensor({2}, ACL_BF16), {named("indices"), "BFLOAT16", "INT64"});
+  expect_replaced_refused(1, Tensor({2}, ACL_UINT16), {named("indices"), "UINT16", "BOOL"});
+  expect_replaced_refused(2, Tensor({3, 4}, ACL_INT32), {named("out"), "INT32", "FLOAT16"});
+  for (size_t which = 0; which < 3; ++which) {
+    Call call;
+    const Tensor* tensors[] = {&call.grad, &call.indices, &call.out};
+    aclTensor* packed = tensors[which]->make_handle(ACL_FORMAT_FRACTAL_NZ);
+    call.*kTensors[which] = packed;
+    call.refused(kInvalid, {named(kNames[which]), "FRACTAL_NZ", "ND"});
+    EXPECT_EQ(aclDestroyTensor(packed), 0);
+  }
+  expect_replaced_refused(0, Tensor({}, ACL_FLOAT), {named("grad"), "0 dim", "1 to 8"});
+  expect_replaced_refused(0, Tensor(Dims(9, 1), ACL_FLOAT), {named("grad"), "9 dim", "1 to 8"});
+  expect_replaced_refused(1, Tensor(Dims(9, 1), ACL_INT64), {named("indices"), "9 dim", "0 to 8"});
+  expect_replaced_refused(2, Tensor({12}, ACL_FLOAT), {named("out"), "1 dim", "2"});
+  expect_replaced_refused(2, Tensor({3, 2, 2}, ACL_FLOAT), {named("out"), "3 dim", "2"});
+  expect_replaced_refused(0, Tensor({-2, 4}, ACL_FLOAT), {named("grad"), "[-2,4]", "negative"});
+}
+
+TEST(EmbeddingDenseBackward, ErrorTableShapesSizesBoundsOverlap) {
+  const int64_t huge = int64_t{1} << 62;
+  expect_replaced_refused(1, Tensor({3}, ACL_INT64), {named("indices"), "[3]", "2 elements"});
+  expect_replaced_refused(0, Tensor({3, 4}, ACL_FLOAT), {named("indices"), "3 elements", "[3,4]"});
+  expect_replaced_refused(2, Tensor({4, 4}, ACL_FLOAT), {named("out"), "[4,4]", "[3,4]"});
+  expect_replaced_refused(2, Tensor({3, 5}, ACL_FLOAT), {named("out"), "[3,5]", "[3,4]"});
+  Call many;
+  many.num_weights = ~uint64_t{0};
+  many.refused(kInvalid, {named("out"), "[3,4]", "18446744073709551615"});
+  Call empty;
+  const Tensor wide({0, huge}, ACL_FLOAT), none({0}, ACL_INT64), tall({4, huge}, ACL_FLOAT, {0, 0});
+  empty.grad_at = wide.handle();
+  empty.indices_at = none.handle();
+  empty.out_at = tall.handle();
+  empty.num_weights = 4;
+  empty.refused(kInvalid, {"aclnnEmbeddingDenseBackward: "});
+
+  const int64_t dims[] = {3, 4}, strides[] = {4, 1}, far[] = {1000000, 1}, same[] = {0, 1};
+  const int64_t storage = 12;
+  const auto out_with = [&](const int64_t* row_strides, void* address) {
+    return aclCreateTensor(dims, 2, ACL_FLOAT, row_strides, 0, ACL_FORMAT_ND, &storage, 1, address);
+  };
+  const auto expect_out_refused = [&](const int64_t* row_strides, int source,
+                                      std::initializer_list<std::string> substrings) {
+    Call call;
+    void* addresses[] = {call.out.address(), call.grad.address(), call.indices.address()};
+    aclTensor* out = out_with(row_strides, addresses[source]);
+    call.out_at = out;
+    call.refused(kInvalid, substrings);
+    EXPECT_EQ(aclDestroyTensor(out), 0);
+  };
+  expect_out_refused(far, 0, {named("out")});
+  expect_out_refused(same, 0, {named("out")});
+  expect_out_refused(strides, 1, {named("out"), "grad"});
+  expect_out_refused(strides, 2, {named("out"), "indices"});
+}
+
+}  // namespace
+}  // namespace aclgrad::test

@@ -8,7 +8,6 @@
 #include <cstddef>
 #include <memory>
 #include <new>
-#include <type_traits>
 
 #include "kernels/cpu/cache.h"
 #include "kernels/cpu/lane_count.h"
@@ -135,25 +134,51 @@ HWY_INLINE void sum_row(const Job& job, const Row& row, int64_t begin, int64_t c
               });
 }
 
+// How dx leaves the registers. Its dtype is decided per store, not per kernel: the branch always
+// goes the same way, and a third of the instantiations remains.
+struct Store {
+  aclDataType dtype;  // undefined: dx is not wanted
+  bool streaming;
+
+  HWY_INLINE void put(void* row, int64_t at, size_t lanes, const F32x16& v) const {
+    if (dtype == ACL_FLOAT) {
+      write(static_cast<float*>(row) + at, lanes, v);
+    } else if (dtype == ACL_FLOAT16) {
+      write(static_cast<float16_t*>(row) + at, lanes, v);
+    } else {
+      write(static_cast<bfloat16_t*>(row) + at, lanes, v);
+    }
+  }
+  template <class T>
+  HWY_INLINE void write(T* to, size_t lanes, const F32x16& v) const {
+    if (lanes < kLanes) {
+      store_first(v, to, lanes);
+    } else if (streaming) {
+      stream16(v, to);
+    } else {
+      store16(v, to);
+    }
+  }
+};
+
 // One row's addresses, in registers while its elements are visited.
-template <class T, class TOut>
+template <class T>
 struct RowAt {
   RowAt() = default;
   RowAt(const Job& job, const Row& row)
       : dy(static_cast<const T*>(job.at.dy) + row.dy),
         x(static_cast<const T*>(job.at.x) + row.x),
-        dx(static_cast<TOut*>(job.at.dx) + row.dx),
+        dx(static_cast<char*>(job.at.dx) +
+           row.dx * static_cast<int64_t>(dtype_size(job.problem.dx.dtype))),
         mean(row.mean),
         rstd(row.rstd),
         mean_g(row.mean_g),
         mean_gx(row.mean_gx) {}
   const T* dy;
   const T* x;
-  TOut* dx;
+  void* dx;
   float mean, rstd, mean_g, mean_gx;
 };
-
-enum class Store { kNone, kCached, kStreaming };
 
 // Part of the work of one row block: the rows of one group, and what becomes of their column sums.
 struct Group {
@@ -191,39 +216,33 @@ HWY_INLINE void find_means(const Job& job, Row& row) {
 
 // Sixteen columns of one row: writes dx and adds the terms of dgamma and dbeta. Only the first
 // `lanes` columns are there unless kWhole.
-template <class T, class TOut, bool kWhole>
-HWY_INLINE void visit(const RowAt<T, TOut>& row, int64_t at, size_t lanes, const F32x16& gamma,
-                      Store store, F32x16& dgamma, F32x16& dbeta) {
+template <class T, bool kWhole>
+HWY_INLINE void visit(const RowAt<T>& row, int64_t at, size_t lanes, const F32x16& gamma,
+                      const Store& store, F32x16& dgamma, F32x16& dbeta) {
   const F32x16 dy = kWhole ? load16(row.dy + at) : load_first(row.dy + at, lanes);
   const F32x16 x = kWhole ? load16(row.x + at) : load_first(row.x + at, lanes);
   const F32x16 rstd = set16(row.rstd);
   const F32x16 xhat = mul(sub(x, set16(row.mean)), rstd);
   dgamma = fma(dy, xhat, dgamma);
   dbeta = add(dbeta, dy);
-  if (store == Store::kNone) return;
+  if (store.dtype == ACL_DT_UNDEFINED) return;
   const F32x16 centred = sub(mul(dy, gamma), set16(row.mean_g));
   const F32x16 dx = mul(fnma(xhat, set16(row.mean_gx), centred), rstd);
-  if (!kWhole) {
-    store_first(dx, row.dx + at, lanes);
-  } else if (store == Store::kStreaming) {
-    stream16(dx, row.dx + at);
-  } else {
-    store16(dx, row.dx + at);
-  }
+  store.put(row.dx, at, kWhole ? kLanes : lanes, dx);
 }
 
 // Columns [begin, end) of R rows. `chain` holds the FP32 chains of those columns, dgamma and dbeta
-// by turns; kStart: they begin here.
-template <class T, class TOut, size_t R, bool kStart>
-HWY_INLINE void visit_rows(const RowAt<T, TOut> (&rows)[R], const float* gamma_row, Store store,
+// by turns.
+template <class T, size_t R>
+HWY_INLINE void visit_rows(const RowAt<T> (&rows)[R], const float* gamma_row, const Store& store,
                            int64_t begin, int64_t end, float* chain) {
   int64_t at = begin;
   for (; at + static_cast<int64_t>(kLanes) <= end; at += static_cast<int64_t>(kLanes)) {
     const F32x16 gamma = load16(gamma_row + at);
-    F32x16 dgamma = kStart ? zero16() : load16(chain);
-    F32x16 dbeta = kStart ? zero16() : load16(chain + kLanes);
+    F32x16 dgamma = load16(chain);
+    F32x16 dbeta = load16(chain + kLanes);
     for (size_t r = 0; r < R; ++r) {
-      visit<T, TOut, true>(rows[r], at, kLanes, gamma, store, dgamma, dbeta);
+      visit<T, true>(rows[r], at, kLanes, gamma, store, dgamma, dbeta);
     }
     store_raw(dgamma, chain);
     store_raw(dbeta, chain + kLanes);
@@ -232,10 +251,10 @@ HWY_INLINE void visit_rows(const RowAt<T, TOut> (&rows)[R], const float* gamma_r
   if (at == end) return;
   const auto lanes = static_cast<size_t>(end - at);
   const F32x16 gamma = load_first(gamma_row + at, lanes);
-  F32x16 dgamma = kStart ? zero16() : load16(chain);
-  F32x16 dbeta = kStart ? zero16() : load16(chain + kLanes);
+  F32x16 dgamma = load16(chain);
+  F32x16 dbeta = load16(chain + kLanes);
   for (size_t r = 0; r < R; ++r) {
-    visit<T, TOut, false>(rows[r], at, lanes, gamma, store, dgamma, dbeta);
+    visit<T, false>(rows[r], at, lanes, gamma, store, dgamma, dbeta);
   }
   store_raw(dgamma, chain);
   store_raw(dbeta, chain + kLanes);
@@ -243,40 +262,38 @@ HWY_INLINE void visit_rows(const RowAt<T, TOut> (&rows)[R], const float* gamma_r
 
 // Columns [begin, end) of a group of rows, a tile of columns at a time: its chains stay in L1, and
 // every row is read and written in runs long enough for the memory's pages.
-template <class T, class TOut>
+template <class T>
 void write_rows(const Job& job, const Group& group, int64_t begin, int64_t end) {
-  RowAt<T, TOut> rows[kRowBlock];
-  Store store =
-      job.problem.want_dx ? (job.streaming ? Store::kStreaming : Store::kCached) : Store::kNone;
+  RowAt<T> rows[kRowBlock];
+  Store store{job.problem.dx.dtype, job.streaming};
+  const auto line = kLanes * dtype_size(store.dtype);
   for (size_t r = 0; r < group.count; ++r) {
-    rows[r] = RowAt<T, TOut>(job, group.rows[r]);
-    if (store == Store::kStreaming && !can_stream(rows[r].dx + begin)) store = Store::kCached;
+    rows[r] = RowAt<T>(job, group.rows[r]);
+    const auto first = reinterpret_cast<uintptr_t>(rows[r].dx) +
+                       static_cast<uintptr_t>(begin) * dtype_size(store.dtype);
+    if (store.streaming && first % line != 0) store.streaming = false;
   }
   alignas(64) float tile_chain[2 * kTile];
   for (int64_t tile = begin; tile < end; tile += kTile) {
     const int64_t tile_end = std::min(tile + kTile, end);
     float* chain = group.chain == nullptr ? tile_chain : group.chain + 2 * (tile - begin);
+    const auto columns = round_up(tile_end - tile, static_cast<int64_t>(kLanes));
+    if (group.first) std::fill_n(chain, 2 * columns, 0.0f);
     size_t r = 0;
-    const auto pair = [&](auto start) HWY_ATTR {
-      const RowAt<T, TOut> two[2] = {rows[r], rows[r + 1]};
-      visit_rows<T, TOut, 2, start>(two, job.gamma, store, tile, tile_end, chain);
-      r += 2;
-    };
-    const auto single = [&](auto start) HWY_ATTR {
-      const RowAt<T, TOut> one[1] = {rows[r]};
-      visit_rows<T, TOut, 1, start>(one, job.gamma, store, tile, tile_end, chain);
-      ++r;
-    };
-    if (group.first && group.count >= 2) pair(std::true_type());
-    if (group.first && group.count == 1) single(std::true_type());
-    while (r + 2 <= group.count) pair(std::false_type());
-    if (r < group.count) single(std::false_type());
+    for (; r + 2 <= group.count; r += 2) {
+      const RowAt<T> two[2] = {rows[r], rows[r + 1]};
+      visit_rows<T, 2>(two, job.gamma, store, tile, tile_end, chain);
+    }
+    if (r < group.count) {
+      const RowAt<T> one[1] = {rows[r]};
+      visit_rows<T, 1>(one, job.gamma, store, tile, tile_end, chain);
+    }
     if (group.last && job.columns) flush_chains(group, tile - begin, tile_end - begin, chain);
   }
 }
 
 // One slab: all columns of its rows; its totals of dgamma and dbeta go to its region.
-template <class T, class TOut>
+template <class T>
 void slab(const Job& job, int64_t index) {
   const int64_t cols = job.problem.cols;
   const int64_t begin = index * job.plan.slab_rows;
@@ -306,7 +323,7 @@ void slab(const Job& job, int64_t index) {
                         block == begin,
                         job.columns ? job.slab_totals(index) : nullptr,
                         job.padded_cols};
-      write_rows<T, TOut>(job, group, 0, cols);
+      write_rows<T>(job, group, 0, cols);
     }
   }
   if (job.streaming) hwy::FlushStream();
@@ -339,7 +356,7 @@ void write_column_sums(const Job& job, int64_t begin, int64_t end, const double*
 }
 
 // Wide problems, second pass: all rows of one panel.
-template <class T, class TOut>
+template <class T>
 void panel(const Job& job, int64_t index) {
   const int64_t begin = index * kPanel;
   const int64_t end = std::min(begin + kPanel, job.problem.cols);
@@ -359,7 +376,7 @@ void panel(const Job& job, int64_t index) {
       rows[r].mean_gx = static_cast<float>(sums[1] / static_cast<double>(job.problem.cols));
     }
     const Group group{rows, count, true, true, nullptr, block == 0, totals, kPanel};
-    write_rows<T, TOut>(job, group, begin, end);
+    write_rows<T>(job, group, begin, end);
   }
   write_column_sums(job, begin, end, totals, kPanel);
   if (job.streaming) hwy::FlushStream();
@@ -383,7 +400,7 @@ void finish_columns(const Job& job, int64_t begin, int64_t end) {
   write_column_sums(job, begin, end, totals, kFinishColumns);
 }
 
-template <class T, class TOut>
+template <class T>
 void run(const Job& job) {
   const Plan& plan = job.plan;
   if (plan.wide) {
@@ -391,10 +408,10 @@ void run(const Job& job) {
       parallel_blocks(job.problem.rows * plan.panels,
                       [&](int64_t index) { panel_sums<T>(job, index); });
     }
-    parallel_blocks(plan.panels, [&](int64_t index) { panel<T, TOut>(job, index); });
+    parallel_blocks(plan.panels, [&](int64_t index) { panel<T>(job, index); });
     return;
   }
-  parallel_blocks(plan.slabs, [&](int64_t index) { slab<T, TOut>(job, index); });
+  parallel_blocks(plan.slabs, [&](int64_t index) { slab<T>(job, index); });
   if (!job.columns) return;
   const auto finish = [&](int64_t index) {
     const int64_t begin = index * kFinishColumns;
@@ -408,14 +425,9 @@ void run(const Job& job) {
   }
 }
 
-template <class T>
-void run_for_output(const Job& job) {
-  visit_float(job.problem.want_dx ? job.problem.dx.dtype : ACL_FLOAT,
-              [&](auto type) { run<T, decltype(type)>(job); });
-}
-void run_f32(const Job& job) { run_for_output<float>(job); }
-void run_f16(const Job& job) { run_for_output<float16_t>(job); }
-void run_bf16(const Job& job) { run_for_output<bfloat16_t>(job); }
+void run_f32(const Job& job) { run<float>(job); }
+void run_f16(const Job& job) { run<float16_t>(job); }
+void run_bf16(const Job& job) { run<bfloat16_t>(job); }
 
 }  // namespace
 }  // namespace HWY_NAMESPACE

@@ -1,0 +1,542 @@
+// SPDX-License-Identifier: Apache-2.0
+// LayerNormBackward through the C interface, against the formula in double.
+#include <gtest/gtest.h>
+
+#include <cfenv>
+#include <cmath>
+#include <limits>
+#include <optional>
+#include <string>
+
+#include "aclnnop/aclnn_layer_norm_backward.h"
+#include "ops/layer_norm_backward/cases.h"
+#include "ops/layer_norm_backward/reference.h"
+#include "support/compare.h"
+#include "support/run.h"
+#include "support/targets.h"
+#include "support/tensor.h"
+
+namespace aclgrad::test {
+namespace {
+
+using layer_norm_backward::Reference;
+using layer_norm_backward::reference;
+
+// What a problem may choose; the defaults are the plain case.
+struct Options {
+  aclDataType dtype = ACL_FLOAT;
+  aclDataType mean = ACL_FLOAT, rstd = ACL_FLOAT;
+  std::optional<aclDataType> gamma = ACL_FLOAT;
+  aclDataType dx = ACL_FLOAT, dgamma = ACL_FLOAT, dbeta = ACL_FLOAT;
+  bool want[3] = {true, true, true};
+  Arrangement in = Arrangement::kContiguous;
+  Arrangement out = Arrangement::kContiguous;
+  size_t normalized = 1;  // dims of input that are normalized
+};
+
+Options all_of(aclDataType dtype) {
+  Options options;
+  options.dtype = options.dx = dtype;
+  options.gamma = dtype;
+  return options;
+}
+
+// The tensors of one problem with random data, and its two phases.
+struct Problem {
+  Problem(Dims dims, const Options& chosen, uint64_t seed = 1)
+      : options(chosen),
+        tail(dims.end() - static_cast<std::ptrdiff_t>(chosen.normalized), dims.end()),
+        head(dims.begin(), dims.end() - static_cast<std::ptrdiff_t>(chosen.normalized)),
+        dy(dims, chosen.dtype, chosen.in),
+        x(dims, chosen.dtype, chosen.in),
+        mean(head, chosen.mean, head.empty() ? Arrangement::kContiguous : chosen.in),
+        rstd(head, chosen.rstd, head.empty() ? Arrangement::kContiguous : chosen.in),
+        gamma(tail, chosen.gamma.value_or(ACL_FLOAT),
+              chosen.in == Arrangement::kBroadcast ? Arrangement::kContiguous : chosen.in),
+        dx(dims, chosen.dx, chosen.out),
+        dgamma(tail, chosen.dgamma, chosen.out),
+        dbeta(tail, chosen.dbeta, chosen.out) {
+    dy.fill_normal(seed);
+    x.fill_normal(seed + 1, 0.5, 2.0);
+    mean.fill_normal(seed + 2, 0.5, 0.1);
+    rstd.fill_uniform(seed + 3, -0.5, 1.5);
+    gamma.fill_normal(seed + 4, 1.0, 0.5);
+  }
+
+  aclnnStatus plan(uint64_t* size, aclOpExecutor** executor, aclTensor* dx_handle = nullptr) {
+    const IntArray normalized(tail);
+    const BoolArray mask({options.want[0], options.want[1], options.want[2]});
+    return aclnnLayerNormBackwardGetWorkspaceSize(
+        dy.handle(), x.handle(), normalized.handle(), mean.handle(), rstd.handle(),
+        options.gamma ? gamma.handle() : nullptr, nullptr, mask.handle(),
+        dx_handle != nullptr ? dx_handle : (options.want[0] ? dx.handle() : nullptr),
+        options.want[1] ? dgamma.handle() : nullptr, options.want[2] ? dbeta.handle() : nullptr,
+        size, executor);
+  }
+  Outcome run_it() {
+    return run([&](uint64_t* size, aclOpExecutor** executor) { return plan(size, executor); },
+               aclnnLayerNormBackward);
+  }
+  Reference exact() const {
+    const size_t rows = count(head), cols = count(tail);
+    return reference(rows, cols, dy.values(), x.values(), mean.values(), rstd.values(),
+                     options.gamma ? gamma.values() : std::vector<double>());
+  }
+  void expect_right(const Reference& r) const {
+    const auto terms = static_cast<double>(count(head) + count(tail));
+    if (options.want[0]) expect_close("gradInputOut", dx, r.dx, r.dx_magnitude, terms);
+    if (options.want[1]) expect_close("gradWeightOut", dgamma, r.dgamma, r.dgamma_magnitude, terms);
+    if (options.want[2]) expect_close("gradBiasOut", dbeta, r.dbeta, r.dbeta_magnitude, terms);
+    if (!options.want[0]) {
+      EXPECT_TRUE(dx.untouched());
+    }
+    if (!options.want[1]) {
+      EXPECT_TRUE(dgamma.untouched());
+    }
+    if (!options.want[2]) {
+      EXPECT_TRUE(dbeta.untouched());
+    }
+  }
+  std::vector<uint8_t> output_bits() const {
+    std::vector<uint8_t> bits = dx.bits();
+    for (const Tensor* t : {&dgamma, &dbeta}) {
+      const std::vector<uint8_t> more = t->bits();
+      bits.insert(bits.end(), more.begin(), more.end());
+    }
+    return bits;
+  }
+  void poison_outputs() {
+    dx.poison();
+    dgamma.poison();
+    dbeta.poison();
+  }
+  static size_t count(const Dims& dims) {
+    size_t product = 1;
+    for (const int64_t dim : dims) product *= static_cast<size_t>(dim);
+    return product;
+  }
+
+  Options options;
+  Dims tail, head;
+  Tensor dy, x, mean, rstd, gamma, dx, dgamma, dbeta;
+};
+
+void run_and_check(const Dims& dims, const Options& options, uint64_t seed = 1) {
+  Problem problem(dims, options, seed);
+  const Outcome outcome = problem.run_it();
+  ASSERT_TRUE(outcome.ok()) << outcome;
+  problem.expect_right(problem.exact());
+}
+
+constexpr aclDataType kFloats[] = {ACL_FLOAT, ACL_FLOAT16, ACL_BF16};
+
+TEST(LayerNormBackward, DocumentedExample) {
+  Problem problem({2, 2}, Options());
+  problem.dy.fill({2, 3, 4, 5});
+  problem.x.fill({2, 3, 4, 5});
+  problem.mean.fill({2, 3});
+  problem.rstd.fill({4, 5});
+  problem.gamma.fill({1, 1});
+  ASSERT_TRUE(problem.run_it().ok());
+  EXPECT_EQ(problem.dx.values(), (std::vector<double>{-2, -94, -877.5, -1747.5}));
+  EXPECT_EQ(problem.dgamma.values(), (std::vector<double>{20, 62}));
+  EXPECT_EQ(problem.dbeta.values(), (std::vector<double>{6, 8}));
+}
+
+// Every shape in every dtype: right on the best target, the same bits on all targets and for all
+// thread counts.
+TEST(LayerNormBackward, MatchesReferenceWithTheSameBitsOnEveryTargetAndThreadCount) {
+  for (const auto& shape : layer_norm_backward::test_shapes()) {
+    for (const aclDataType dtype : kFloats) {
+      SCOPED_TRACE(std::string(dtype_short_name(dtype)) + "/" + std::to_string(shape.rows) + "x" +
+                   std::to_string(shape.cols));
+      Problem problem({shape.rows, shape.cols}, all_of(dtype));
+      ASSERT_TRUE(problem.run_it().ok());
+      problem.expect_right(problem.exact());
+      const std::vector<uint8_t> bits = problem.output_bits();
+      for_each_target([&](const std::string& name) {
+        problem.poison_outputs();
+        ASSERT_TRUE(problem.run_it().ok());
+        expect_same_bits(name, problem.output_bits(), bits);
+      });
+      for_each_thread_count([&](int threads) {
+        problem.poison_outputs();
+        ASSERT_TRUE(problem.run_it().ok());
+        expect_same_bits(std::to_string(threads) + " threads", problem.output_bits(), bits);
+      });
+    }
+  }
+}
+
+TEST(LayerNormBackward, EveryDtypeCombination) {
+  uint64_t seed = 0;
+  for (const aclDataType dtype : kFloats) {
+    for (const aclDataType mean : kFloats) {
+      for (const aclDataType rstd : kFloats) {
+        for (const std::optional<aclDataType> gamma :
+             {std::optional<aclDataType>(), std::optional(ACL_FLOAT), std::optional(dtype)}) {
+          for (const aclDataType dx : kFloats) {
+            Options options;
+            options.dtype = dtype;
+            options.mean = mean;
+            options.rstd = rstd;
+            options.gamma = gamma;
+            options.dx = dx;
+            options.dgamma = kFloats[seed % 3];
+            options.dbeta = kFloats[seed / 3 % 3];
+            run_and_check({5, 37}, options, ++seed);
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST(LayerNormBackward, EveryMask) {
+  for (int mask = 0; mask < 8; ++mask) {
+    for (const Dims& dims : {Dims{20, 35}, Dims{3, 9000}}) {
+      Options options;
+      for (int i = 0; i < 3; ++i) options.want[i] = (mask >> i & 1) != 0;
+      SCOPED_TRACE("mask " + std::to_string(mask));
+      run_and_check(dims, options);
+    }
+  }
+}
+
+TEST(LayerNormBackward, RanksOneToEight) {
+  Dims dims;
+  for (size_t rank = 1; rank <= 8; ++rank) {
+    dims.push_back(rank % 3 == 0 ? 3 : 2);
+    for (size_t normalized = 1; normalized <= rank; ++normalized) {
+      Options options;
+      options.normalized = normalized;
+      SCOPED_TRACE(std::to_string(rank) + " dims, " + std::to_string(normalized) + " normalized");
+      run_and_check(dims, options);
+    }
+  }
+}
+
+TEST(LayerNormBackward, EveryStridedViewGivesTheSameBits) {
+  for (const Dims& dims : {Dims{6, 5, 20}, Dims{3, 17, 33}}) {
+    for (const aclDataType dtype : kFloats) {
+      for (const size_t normalized : {1u, 2u}) {
+        Options options = all_of(dtype);
+        options.normalized = normalized;
+        Problem plain(dims, options);
+        ASSERT_TRUE(plain.run_it().ok());
+        for (const Arrangement in : kInputArrangements) {
+          for (const Arrangement out : kOutputArrangements) {
+            SCOPED_TRACE(std::string(arrangement_name(in)) + " to " + arrangement_name(out));
+            options.in = in;
+            options.out = out;
+            Problem view(dims, options);
+            ASSERT_TRUE(view.run_it().ok());
+            view.expect_right(view.exact());
+            if (in != Arrangement::kBroadcast) {
+              expect_same_bits("view", view.output_bits(), plain.output_bits());
+            }
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST(LayerNormBackward, InPlaceOnGradOutOrInputGivesTheSameBits) {
+  for (const Dims& dims : {Dims{100, 300}, Dims{3, 9000}, Dims{40, 3000}}) {
+    for (const aclDataType dtype : kFloats) {
+      Problem apart(dims, all_of(dtype));
+      ASSERT_TRUE(apart.run_it().ok());
+      for (const bool on_dy : {true, false}) {
+        Problem same(dims, all_of(dtype));
+        const Outcome outcome = run(
+            [&](uint64_t* size, aclOpExecutor** executor) {
+              return same.plan(size, executor, on_dy ? same.dy.handle() : same.x.handle());
+            },
+            aclnnLayerNormBackward);
+        ASSERT_TRUE(outcome.ok()) << outcome;
+        expect_same_bits("dx", (on_dy ? same.dy : same.x).bits(), apart.dx.bits());
+        expect_same_bits("dgamma", same.dgamma.bits(), apart.dgamma.bits());
+        expect_same_bits("dbeta", same.dbeta.bits(), apart.dbeta.bits());
+      }
+    }
+  }
+}
+
+TEST(LayerNormBackward, EmptyTensors) {
+  Problem no_rows({0, 5}, Options());
+  ASSERT_TRUE(no_rows.run_it().ok());
+  EXPECT_EQ(no_rows.dgamma.values(), std::vector<double>(5, 0.0));
+  EXPECT_EQ(no_rows.dbeta.values(), std::vector<double>(5, 0.0));
+  Problem no_columns({5, 0}, Options());
+  ASSERT_TRUE(no_columns.run_it().ok());
+  Problem nothing({0, 0}, Options());
+  ASSERT_TRUE(nothing.run_it().ok());
+}
+
+TEST(LayerNormBackward, NanInfAndSubnormalsFlowAsTheFormulaHasThem) {
+  const double inf = std::numeric_limits<double>::infinity();
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  for (const double special : {inf, -inf, nan}) {
+    for (const int where : {0, 1, 2, 3, 4}) {
+      for (const aclDataType dtype : kFloats) {
+        Problem problem({19, 21}, all_of(dtype));
+        Tensor* tensors[] = {&problem.dy, &problem.x, &problem.mean, &problem.rstd, &problem.gamma};
+        std::vector<double> values = tensors[where]->values();
+        values[3] = special;
+        tensors[where]->fill(values);
+        ASSERT_TRUE(problem.run_it().ok());
+        problem.expect_right(problem.exact());
+      }
+    }
+  }
+  Problem tiny({4, 40}, Options());
+  tiny.dy.fill_uniform(3, 0x1p-149, 0x1p-128);
+  tiny.x.fill_uniform(4, -0x1p-130, 0x1p-128);
+  tiny.mean.fill_constant(0.0);
+  ASSERT_TRUE(tiny.run_it().ok());
+  tiny.expect_right(tiny.exact());
+}
+
+TEST(LayerNormBackward, AMillionTermsAndConstantColumnsHoldTheTolerance) {
+  for (const Dims& dims : {Dims{1000000, 2}, Dims{2, 1000000}}) {
+    run_and_check(dims, Options());
+    Problem constant(dims, Options());
+    constant.dy.fill_constant(0.1);
+    constant.x.fill_constant(1.1);
+    constant.mean.fill_constant(1.0);
+    constant.rstd.fill_constant(1.0);
+    constant.gamma.fill_constant(1.0);
+    ASSERT_TRUE(constant.run_it().ok());
+    constant.expect_right(constant.exact());
+  }
+}
+
+TEST(LayerNormBackward, TheCallersRoundingModeHasNoInfluence) {
+  Problem problem({33, 100}, all_of(ACL_FLOAT16));
+  ASSERT_TRUE(problem.run_it().ok());
+  const std::vector<uint8_t> bits = problem.output_bits();
+  for (const int mode : {FE_UPWARD, FE_DOWNWARD, FE_TOWARDZERO}) {
+    problem.poison_outputs();
+    std::fesetround(mode);
+    const Outcome outcome = problem.run_it();
+    EXPECT_EQ(std::fegetround(), mode);
+    std::fesetround(FE_TONEAREST);
+    ASSERT_TRUE(outcome.ok());
+    expect_same_bits("rounding", problem.output_bits(), bits);
+  }
+}
+
+// The gradient against central differences of L = sum(dy * layer_norm(x)) in double.
+TEST(LayerNormBackward, FiniteDifferences) {
+  constexpr size_t kCols = 7;
+  Problem problem({1, kCols}, Options());
+  std::vector<double> x = problem.x.values();
+  const std::vector<double> dy = problem.dy.values();
+  const auto gamma = problem.gamma.values();
+  const auto statistics = [](const std::vector<double>& v) {
+    double mean = 0, variance = 0;
+    for (const double value : v) mean += value / kCols;
+    for (const double value : v) variance += (value - mean) * (value - mean) / kCols;
+    return std::pair(mean, 1.0 / std::sqrt(variance + 1e-5));
+  };
+  const auto loss = [&](const std::vector<double>& v, const std::vector<double>& w) {
+    const auto [mean, rstd] = statistics(v);
+    double sum = 0;
+    for (size_t i = 0; i < kCols; ++i) sum += dy[i] * (v[i] - mean) * rstd * w[i];
+    return sum;
+  };
+  const auto [mean, rstd] = statistics(x);
+  problem.mean.fill({mean});
+  problem.rstd.fill({rstd});
+  ASSERT_TRUE(problem.run_it().ok());
+  constexpr double kStep = 1e-5;
+  for (size_t i = 0; i < kCols; ++i) {
+    std::vector<double> up = x, down = x, gamma_up = gamma, gamma_down = gamma;
+    up[i] += kStep;
+    down[i] -= kStep;
+    gamma_up[i] += kStep;
+    gamma_down[i] -= kStep;
+    EXPECT_NEAR(problem.dx.values()[i], (loss(up, gamma) - loss(down, gamma)) / (2 * kStep), 2e-5);
+    EXPECT_NEAR(problem.dgamma.values()[i], (loss(x, gamma_up) - loss(x, gamma_down)) / (2 * kStep),
+                2e-5);
+  }
+}
+
+// Arguments of phase one, any of which a row of the error table replaces.
+struct Call {
+  Tensor dy{{2, 4}, ACL_FLOAT}, x{{2, 4}, ACL_FLOAT}, mean{{2}, ACL_FLOAT}, rstd{{2}, ACL_FLOAT};
+  Tensor weight{{4}, ACL_FLOAT}, bias{{4}, ACL_FLOAT};
+  Tensor dx{{2, 4}, ACL_FLOAT}, dgamma{{4}, ACL_FLOAT}, dbeta{{4}, ACL_FLOAT};
+  IntArray normalized{std::vector<int64_t>{4}};
+  BoolArray mask{std::vector<bool>{true, true, true}};
+
+  const aclTensor *dy_at = dy.handle(), *x_at = x.handle(), *mean_at = mean.handle(),
+                  *rstd_at = rstd.handle(), *weight_at = weight.handle(), *bias_at = bias.handle();
+  const aclIntArray* normalized_at = normalized.handle();
+  const aclBoolArray* mask_at = mask.handle();
+  aclTensor *dx_at = dx.handle(), *dgamma_at = dgamma.handle(), *dbeta_at = dbeta.handle();
+
+  void refused(aclnnStatus status, std::initializer_list<std::string> substrings) {
+    SCOPED_TRACE(*substrings.begin());
+    std::vector<std::string> all(substrings);
+    expect_refused(
+        [&](uint64_t* size, aclOpExecutor** executor) {
+          return aclnnLayerNormBackwardGetWorkspaceSize(dy_at, x_at, normalized_at, mean_at,
+                                                        rstd_at, weight_at, bias_at, mask_at, dx_at,
+                                                        dgamma_at, dbeta_at, size, executor);
+        },
+        status, substrings);
+  }
+};
+
+constexpr aclnnStatus kNull = 161001, kInvalid = 161002;
+
+TEST(LayerNormBackward, ErrorTableNull) {
+  const auto with_null = [](auto member, const char* name) {
+    Call call;
+    call.*member = nullptr;
+    call.refused(kNull, {std::string("aclnnLayerNormBackward: ") + name, "null"});
+  };
+  with_null(&Call::dy_at, "gradOut");
+  with_null(&Call::x_at, "input");
+  with_null(&Call::normalized_at, "normalizedShape");
+  with_null(&Call::mean_at, "mean");
+  with_null(&Call::rstd_at, "rstd");
+  with_null(&Call::mask_at, "outputMask");
+  Call call;
+  uint64_t size = 7;
+  aclOpExecutor* executor = nullptr;
+  const auto plan = [&](uint64_t* size_at, aclOpExecutor** executor_at) {
+    return aclnnLayerNormBackwardGetWorkspaceSize(
+        call.dy_at, call.x_at, call.normalized_at, call.mean_at, call.rstd_at, call.weight_at,
+        call.bias_at, call.mask_at, call.dx_at, call.dgamma_at, call.dbeta_at, size_at,
+        executor_at);
+  };
+  EXPECT_EQ(plan(nullptr, &executor), kNull);
+  EXPECT_EQ(executor, nullptr);
+  EXPECT_EQ(plan(&size, nullptr), kNull);
+  EXPECT_EQ(size, 7u);
+}
+
+TEST(LayerNormBackward, ErrorTableHandlesAndMask) {
+  for (auto member : {&Call::dy_at, &Call::x_at, &Call::mean_at, &Call::rstd_at, &Call::weight_at,
+                      &Call::bias_at}) {
+    Call call;
+    call.*member = reinterpret_cast<const aclTensor*>(call.normalized.handle());
+    call.refused(kInvalid, {"aclnnLayerNormBackward: ", "aclIntArray"});
+    Tensor dead({2, 4}, ACL_FLOAT);
+    call.*member = dead.handle();
+    dead.destroy_handle();
+    call.refused(kInvalid, {"aclnnLayerNormBackward: ", "destroyed"});
+  }
+  Call call;
+  const BoolArray two({true, true});
+  call.mask_at = two.handle();
+  call.refused(kInvalid, {"outputMask", "3", "2"});
+  const auto missing = [](auto member, const char* name) {
+    Call without;
+    without.*member = nullptr;
+    without.refused(kNull, {name, "null", "outputMask"});
+  };
+  missing(&Call::dx_at, "gradInputOut");
+  missing(&Call::dgamma_at, "gradWeightOut");
+  missing(&Call::dbeta_at, "gradBiasOut");
+}
+
+TEST(LayerNormBackward, ErrorTableDtypes) {
+  const auto wrong = [](auto member, Dims dims, aclDataType dtype,
+                        std::initializer_list<std::string> text) {
+    Call call;
+    const Tensor other(dims, dtype);
+    call.*member = other.handle();
+    call.refused(kInvalid, text);
+  };
+  wrong(&Call::dy_at, {2, 4}, ACL_DOUBLE, {"gradOut", "DOUBLE", "FLOAT"});
+  wrong(&Call::x_at, {2, 4}, ACL_FLOAT16, {"input", "FLOAT16", "FLOAT"});
+  wrong(&Call::mean_at, {2}, ACL_INT32, {"mean", "INT32"});
+  wrong(&Call::rstd_at, {2}, ACL_INT64, {"rstd", "INT64"});
+  wrong(&Call::weight_at, {4}, ACL_FLOAT16, {"weightOptional", "FLOAT16", "FLOAT"});
+  wrong(&Call::bias_at, {4}, ACL_BOOL, {"biasOptional", "BOOL"});
+  wrong(&Call::dx_at, {2, 4}, ACL_DOUBLE, {"gradInputOut", "DOUBLE"});
+  wrong(&Call::dgamma_at, {4}, ACL_INT8, {"gradWeightOut", "INT8"});
+  wrong(&Call::dbeta_at, {4}, ACL_UINT8, {"gradBiasOut", "UINT8"});
+  // A masked-off output: its dtype is checked, its shape is not.
+  Call call;
+  const BoolArray mask({true, false, true});
+  call.mask_at = mask.handle();
+  const Tensor wrong_dtype({4}, ACL_INT8);
+  call.dgamma_at = wrong_dtype.handle();
+  call.refused(kInvalid, {"gradWeightOut", "INT8"});
+  const Tensor wrong_shape({77}, ACL_FLOAT);
+  call.dgamma_at = wrong_shape.handle();
+  call.refused(0, {""});
+}
+
+TEST(LayerNormBackward, ErrorTableFormatsAndRanks) {
+  for (const aclFormat format : {ACL_FORMAT_NC1HWC0, ACL_FORMAT_FRACTAL_Z, ACL_FORMAT_FRACTAL_NZ,
+                                 ACL_FORMAT_NDC1HWC0, ACL_FORMAT_FRACTAL_NZ_C0_16}) {
+    Call call;
+    aclTensor* other = call.x.make_handle(format);
+    call.x_at = other;
+    call.refused(kInvalid, {"input", "format"});
+    EXPECT_EQ(aclDestroyTensor(other), 0);
+  }
+  for (const aclFormat format :
+       {ACL_FORMAT_NCHW, ACL_FORMAT_NHWC, ACL_FORMAT_NCL, ACL_FORMAT_NCDHW, ACL_FORMAT_NDHWC,
+        ACL_FORMAT_HWCN, ACL_FORMAT_NC, ACL_FORMAT_UNDEFINED}) {
+    Call call;
+    aclTensor* other = call.x.make_handle(format);
+    call.x_at = other;
+    call.refused(0, {""});
+    EXPECT_EQ(aclDestroyTensor(other), 0);
+  }
+  Call nine;
+  const Tensor deep(Dims(9, 1), ACL_FLOAT);
+  nine.dy_at = nine.x_at = deep.handle();
+  nine.refused(kInvalid, {"gradOut", "9", "8"});
+  Call none;
+  const IntArray empty({});
+  none.normalized_at = empty.handle();
+  none.refused(kInvalid, {"normalizedShape", "0 entries"});
+  Call many;
+  const IntArray three({1, 2, 4});
+  many.normalized_at = three.handle();
+  many.refused(kInvalid, {"normalizedShape", "3 entries", "[2,4]"});
+}
+
+TEST(LayerNormBackward, ErrorTableShapes) {
+  const auto wrong = [](auto member, Dims dims, std::initializer_list<std::string> text) {
+    Call call;
+    const Tensor other(dims, ACL_FLOAT);
+    call.*member = other.handle();
+    call.refused(kInvalid, text);
+  };
+  wrong(&Call::dy_at, {4, 2}, {"gradOut", "[4,2]", "[2,4]"});
+  Call tail;
+  const IntArray five({5});
+  tail.normalized_at = five.handle();
+  tail.refused(kInvalid, {"normalizedShape", "[5]", "[2,4]"});
+  wrong(&Call::weight_at, {5}, {"weightOptional", "[5]", "[4]"});
+  wrong(&Call::bias_at, {1, 4}, {"biasOptional", "[1,4]", "[4]"});
+  wrong(&Call::mean_at, {4, 1}, {"mean", "[4,1]", "4 elements", "2", "[2,4]"});
+  wrong(&Call::rstd_at, {2, 1}, {"rstd", "[2,1]", "[2]"});
+  wrong(&Call::dx_at, {8}, {"gradInputOut", "[8]", "[2,4]"});
+  wrong(&Call::dgamma_at, {3}, {"gradWeightOut", "[3]", "4"});
+  wrong(&Call::dbeta_at, {5, 1}, {"gradBiasOut", "[5,1]", "4"});
+}
+
+TEST(LayerNormBackward, ErrorTableOverlap) {
+  Call call;
+  call.dx_at = const_cast<aclTensor*>(call.dy_at);
+  call.refused(0, {""});  // the permitted in-place use
+  call.dgamma_at = call.dbeta_at;
+  call.refused(kInvalid, {"gradWeightOut", "gradBiasOut"});
+  Call self;
+  const Tensor folded({2, 4}, ACL_FLOAT, Dims{1, 1});
+  self.dx_at = folded.handle();
+  self.refused(kInvalid, {"gradInputOut"});
+}
+
+}  // namespace
+}  // namespace aclgrad::test

@@ -58,7 +58,7 @@ def check_file(root, path):
         where = f"{path}:{line}: includes {name}"
         if target is None:
             in_tests = path.name in TEST_FILES or floor != "ops"
-            if quote == '"' and not (name.startswith(("support/", "bench/")) and in_tests):
+            if quote == '"' and not (name.startswith(TEST_TOOLS) and in_tests):
                 yield f"{where}, which is no file below src/ or include/"
             continue
         target_floor, target_operator = floor_of(target)

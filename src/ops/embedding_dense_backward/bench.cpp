@@ -5,7 +5,7 @@
 #include <stdexcept>
 
 #include "aclnnop/aclnn_embedding_dense_backward.h"
-#include "bench.h"
+#include "bench/bench.h"
 #include "ops/embedding_dense_backward/cases.h"
 
 namespace aclgrad::bench {

@@ -6,10 +6,10 @@
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
-#include <regex>
 #include <thread>
 #include <vector>
 
+#include "kernels/cpu/target.h"
 #include "scale_add.h"
 #include "support/arrangement.h"
 #include "support/random.h"
@@ -326,13 +326,23 @@ TEST(Phases, TheVerboseLineTellsProblemTimeAndBytes) {
     char part[256];
     while (std::fgets(part, sizeof part, pipe) != nullptr) output += part;
     EXPECT_EQ(pclose(pipe), 0) << output;
-    const std::regex line(
-        "aclgrad: scale_add/f32/24 cpu [A-Z0-9]+ time [0-9.]+ us bytes 1234 packed ");
-    const std::regex dense("time [0-9.]+ us bytes 1234 packed 0\n");
-    const std::regex packed("time [0-9.]+ us bytes 1234 packed 192\n");
-    EXPECT_TRUE(std::regex_search(output, line)) << output;
-    EXPECT_TRUE(std::regex_search(output, dense)) << output;
-    EXPECT_TRUE(std::regex_search(output, packed)) << output;
+    // One line a run: the first in place of the views, the second packed, 96 bytes each way.
+    int lines = 0;
+    for (size_t at = output.find("aclgrad: "); at != std::string::npos;
+         at = output.find("aclgrad: ", at + 1), ++lines) {
+      char target[32] = "";
+      double time = -1.0;
+      int packed = -1;
+      ASSERT_EQ(std::sscanf(output.c_str() + at,
+                            "aclgrad: scale_add/f32/24 cpu %31s time %lf us bytes 1234 packed %d",
+                            target, &time, &packed),
+                3)
+          << output;
+      EXPECT_EQ(std::string(target), aclgrad_active_target());
+      EXPECT_GE(time, 0.0);
+      EXPECT_EQ(packed, lines == 0 ? 0 : 192) << output;
+    }
+    EXPECT_EQ(lines, 2) << output;
     return;
   }
   Tensor x({4, 6}, ACL_FLOAT, Arrangement::kTransposed);

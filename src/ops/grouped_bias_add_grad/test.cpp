@@ -574,7 +574,8 @@ TEST(GroupedBiasAddGrad, ErrorTableRanksShapesAndType) {
   refused_with(&Call::dy_at, Tensor({2, 3, 4}, ACL_FLOAT), {"gradY", "[2,3,4]", "2 dimensions"});
   refused_with(&Call::dy_at, Tensor({6, 4}, ACL_FLOAT), {"gradY", "[6,4]", "3 dimensions"}, false);
   refused_with(&Call::dy_at, Tensor({-6, 4}, ACL_FLOAT), {"gradY", "-6"});
-  refused_with(&Call::index_at, Tensor({2, 1}, ACL_INT64), {"groupIdxOptional", "2 dim", "expected 1"});
+  refused_with(&Call::index_at, Tensor({2, 1}, ACL_INT64),
+               {"groupIdxOptional", "2 dim", "expected 1"});
   refused_with(&Call::index_at, Tensor({}, ACL_INT64), {"groupIdxOptional", "0 dim", "expected 1"});
   refused_with(&Call::out_at, Tensor({8}, ACL_FLOAT), {"out", "1 dim", "expected 2"});
   refused_with(&Call::index_at, Tensor({2049}, ACL_INT64), {"groupIdxOptional", "[2049]", "2048"});

@@ -9,7 +9,6 @@
 #include <cstdlib>
 #include <fstream>
 #include <map>
-#include <set>
 #include <string>
 
 #include "aclnn/aclnn_base.h"
@@ -124,6 +123,7 @@ int static_destructors() {
 
 // Work that can never begin must not hold the end of the process.
 int exit_with_queued_work() {
+  use_device();
   aclrtStream held = nullptr;
   require(aclrtCreateStream(&held), "stream");
   auto* gate = new Gate(held);  // never opened, never destroyed
@@ -180,46 +180,37 @@ void raise_address_space() {
   if (setrlimit(RLIMIT_AS, &limit) != 0) throw std::runtime_error("setrlimit");
 }
 
-void print_statuses(const char* what, const std::set<int>& statuses) {
-  std::printf("%s", what);
-  for (const int status : statuses) std::printf(" %d", status);
-  std::printf("\n");
-}
-
-// Objects, device memory and executors until there is no memory, then a proper call again.
+// Objects and executors until there is no memory, then a proper call again. Whatever the scenario
+// itself needs is there before.
 int no_memory() {
   const std::vector<uint8_t> expected = expected_result(0);
   const Planned planned(0);
-  limit_address_space(size_t{24} << 20);
-  std::set<int> seen;
+  const std::vector<int64_t> numbers(1 << 16, 1);
   std::vector<aclOpExecutor*> executors;
+  std::vector<aclIntArray*> arrays;
   executors.reserve(1 << 20);
-  for (size_t i = 0; i < executors.capacity(); ++i) {
+  arrays.reserve(1 << 12);
+  limit_address_space(size_t{24} << 20);
+  int executor_status = kOk;
+  while (executor_status == kOk && executors.size() < executors.capacity()) {
     uint64_t size = 0;
     aclOpExecutor* executor = nullptr;
-    const int status = planned.problem.plan(&size, &executor);
-    seen.insert(status);
-    if (status != kOk) break;
-    executors.push_back(executor);
+    executor_status = planned.problem.plan(&size, &executor);
+    if (executor_status == kOk) executors.push_back(executor);
   }
-  print_statuses("executors", seen);
-  seen.clear();
-  const std::vector<int64_t> numbers(1 << 16, 1);
-  std::vector<aclIntArray*> arrays;
-  for (int i = 0; i < 4096; ++i) {
-    aclIntArray* array = aclCreateIntArray(numbers.data(), numbers.size());
-    if (array == nullptr) {
-      seen.insert(aclrtGetLastError(ACL_RT_THREAD_LEVEL));
-      break;
-    }
-    arrays.push_back(array);
-  }
-  const bool explained = aclGetRecentErrMsg() != nullptr;
-  print_statuses("arrays", seen);
-  std::printf("explained %d\n", explained ? 1 : 0);
+  const bool executor_explained = aclGetRecentErrMsg() != nullptr;
+  aclIntArray* array = nullptr;
+  do {
+    array = aclCreateIntArray(numbers.data(), numbers.size());
+    if (array != nullptr) arrays.push_back(array);
+  } while (array != nullptr && arrays.size() < arrays.capacity());
+  const int array_status = aclrtGetLastError(ACL_RT_THREAD_LEVEL);
+  const bool array_explained = aclGetRecentErrMsg() != nullptr;
   raise_address_space();
+  std::printf("executor %d %d array %d %d\n", executor_status, executor_explained ? 1 : 0,
+              array_status, array_explained ? 1 : 0);
   for (aclOpExecutor* executor : executors) require(aclDestroyAclOpExecutor(executor), "destroy");
-  for (aclIntArray* array : arrays) require(aclDestroyIntArray(array), "destroy");
+  for (aclIntArray* each : arrays) require(aclDestroyIntArray(each), "destroy");
   require(planned.execute(), "phase two");
   require(aclrtSynchronizeStream(stream()), "synchronise");
   std::printf("afterwards %d\n", planned.problem.result() == expected ? 1 : 0);
@@ -229,22 +220,20 @@ int no_memory() {
 // Device and pinned memory until each is refused; what was had can be used and given back.
 int use_up_device_memory() {
   use_device();
+  constexpr size_t kBytes = size_t{16} << 20;
   for (const bool pinned : {false, true}) {
-    std::set<int> seen;
     std::vector<void*> blocks;
-    for (int i = 0; i < 1000 && seen.empty(); ++i) {
+    int status = ACL_SUCCESS;
+    while (status == ACL_SUCCESS && blocks.size() < 1000) {
       void* block = nullptr;
-      constexpr size_t kBytes = size_t{16} << 20;
-      const int status = pinned ? aclrtMallocHost(&block, kBytes)
-                                : aclrtMalloc(&block, kBytes, ACL_MEM_MALLOC_HUGE_FIRST);
-      if (status != ACL_SUCCESS) {
-        seen.insert(status);
-        break;
-      }
+      status = pinned ? aclrtMallocHost(&block, kBytes)
+                      : aclrtMalloc(&block, kBytes, ACL_MEM_MALLOC_HUGE_FIRST);
+      if (status != ACL_SUCCESS) break;
       blocks.push_back(block);
       require(aclrtMemset(block, kBytes, 1, 4096), "aclrtMemset");
     }
-    print_statuses(pinned ? "pinned" : "device", seen);
+    std::printf("%s %d %s\n", pinned ? "pinned" : "device", status,
+                blocks.empty() ? "at once" : "in the end");
     for (void* block : blocks) require(pinned ? aclrtFreeHost(block) : aclrtFree(block), "free");
   }
   return 0;

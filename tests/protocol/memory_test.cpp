@@ -23,14 +23,12 @@ TEST_P(Memory, WorkspaceThatOverlapsATensor) {
     Planned planned(row(), Arrangement::kInnerStrided);
     if (!touched(planned, i)) continue;
     const Tensor& tensor = *planned.problem.tensors[i];
-    const size_t extent =
-        static_cast<size_t>(tensor.offset() + 2 * tensor.numel()) * tensor.element_size();
+    const size_t extent = tensor.storage_bytes();
     const DeviceMemory block(extent + planned.size + 64);
     ASSERT_EQ(aclSetRawTensorAddr(tensor.handle(), block.get()), kOk);
     // The last element of the tensor is inside; everything lies in one allocation.
     auto* bytes = static_cast<uint8_t*>(block.get());
-    const auto last = static_cast<size_t>(2 * (tensor.numel() - 1)) * tensor.element_size();
-    const int status = planned.execute_with(bytes + last, planned.size);
+    const int status = planned.execute_with(bytes + extent - tensor.element_size(), planned.size);
     expect_refusal(planned, status, kParamInvalid,
                    {"workspace", planned.problem.parameters[i].name, "overlap"});
   }
@@ -39,7 +37,7 @@ TEST_P(Memory, WorkspaceThatOverlapsATensor) {
 TEST_P(Memory, WorkspaceRightBehindATensor) {
   const Planned planned(row(), Arrangement::kInnerStrided);
   const Tensor& tensor = *planned.problem.tensors[0];
-  const size_t extent = 2 * bytes_of(tensor);
+  const size_t extent = tensor.storage_bytes();
   const DeviceMemory block(extent + planned.size);
   require(aclrtMemcpy(block.get(), extent, tensor.address(), extent, ACL_MEMCPY_DEVICE_TO_DEVICE),
           "aclrtMemcpy");
@@ -212,8 +210,7 @@ TEST_P(Memory, FreedWhileTheWorkWaits) {
   std::vector<void*> inputs;
   for (size_t i = 0; i < planned.problem.first_output(); ++i) {
     const Tensor& tensor = *planned.problem.tensors[i];
-    const size_t bytes =
-        static_cast<size_t>(tensor.offset() + 2 * tensor.numel()) * tensor.element_size();
+    const size_t bytes = tensor.storage_bytes();
     void* copy = nullptr;
     require(aclrtMalloc(&copy, bytes, ACL_MEM_MALLOC_HUGE_FIRST), "aclrtMalloc");
     require(aclrtMemcpy(copy, bytes, tensor.address(), bytes, ACL_MEMCPY_DEVICE_TO_DEVICE),

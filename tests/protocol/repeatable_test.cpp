@@ -147,8 +147,8 @@ TEST_P(Repeatable, AddressesOfWhatIsNotThere) {
   refused(aclSetInputTensorAddr(executor, 0, output, address), kParamInvalid);
   refused(aclSetOutputTensorAddr(executor, outputs - 1, input, address), kParamInvalid);
   refused(aclSetInputTensorAddr(executor, 1, input, address), kParamInvalid);
-  refused(aclSetInputTensorAddr(executor, 0, nullptr, address), kParamNullptr);
-  refused(aclSetInputTensorAddr(nullptr, 0, input, address), kParamNullptr);
+  refused(aclSetInputTensorAddr(executor, 0, nullptr, address), kInnerNullptr);
+  refused(aclSetInputTensorAddr(nullptr, 0, input, address), kInnerNullptr);
   refused(aclSetInputTensorAddr(reinterpret_cast<aclOpExecutor*>(input), 0, input, address),
           kParamInvalid);
   refused(aclSetDynamicInputTensorAddr(executor, 0, 0, reinterpret_cast<aclTensorList*>(input),

@@ -98,6 +98,8 @@ class Tensor {
   aclDataType dtype() const { return dtype_; }
   int64_t offset() const { return offset_; }
   size_t element_size() const { return dtype_size(dtype_); }
+  // From the storage's base to the end of the view's highest element.
+  size_t storage_bytes() const { return static_cast<size_t>(storage_elements_) * element_size(); }
   int64_t numel() const {
     int64_t product = 1;
     for (const int64_t dim : dims_) product *= std::max<int64_t>(dim, 0);

@@ -4,12 +4,18 @@
 #include <algorithm>
 #include <memory>
 
+#include "runtime/services.h"
+
 namespace aclgrad {
 namespace {
 
 constexpr size_t kFirstCapacity = 1024;
 // A reader that met writers this often takes their lock.
 constexpr int kTries = 64;
+
+// Of all maps. Counts the begin and the end of a change, so that what was read between the two is
+// not taken for settled.
+constinit std::atomic<uint64_t> changes{0};
 
 void move_entry(auto& to, const auto& from) noexcept {
   to.begin.store(from.begin.load(std::memory_order_relaxed), std::memory_order_release);
@@ -21,10 +27,16 @@ void move_entry(auto& to, const auto& from) noexcept {
 // Every store between begin and end is a release and every load of a reader an acquire: a reader
 // that saw one of the stores also sees the odd version, and rejects what it read.
 void AllocationMap::begin_change() noexcept {
+  changes.fetch_add(1, std::memory_order_relaxed);
   version_.store(version_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
 }
 void AllocationMap::end_change() noexcept {
   version_.store(version_.load(std::memory_order_relaxed) + 1, std::memory_order_release);
+  changes.fetch_add(1, std::memory_order_release);
+}
+
+extern "C" uint64_t aclgrad_allocation_changes() noexcept {
+  return changes.load(std::memory_order_acquire);
 }
 
 // The first entry that begins above the address.

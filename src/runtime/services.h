@@ -32,6 +32,10 @@ extern "C" {
 // Wait-free in practice (sequence lock): about 10 ns with 1,000 live allocations.
 [[gnu::visibility("default")]] Allocation aclgrad_find_allocation(const void* address) noexcept;
 
+// Grows with every change of the live allocations: while it stays the same, what
+// aclgrad_find_allocation answered holds.
+[[gnu::visibility("default")]] uint64_t aclgrad_allocation_changes() noexcept;
+
 // 0 when `stream` is a live stream (or null and the thread has a current context); otherwise
 // kParamInvalid (107002 for a null stream without a context) and a message that begins with
 // `function`.

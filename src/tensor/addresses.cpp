@@ -10,9 +10,32 @@ namespace {
 
 uintptr_t number(const void* address) { return reinterpret_cast<uintptr_t>(address); }
 
-bool in_live_device_memory(const Allocation& allocation, uintptr_t address) {
-  return allocation.kind == AddressKind::kDevice && address - allocation.begin < allocation.size;
-}
+// What was found for addresses before, good until the allocations change: programs call operators
+// on the same tensors again and again. A thread's own, so without locks.
+class RecentAllocations {
+ public:
+  Allocation find(const void* address, uint64_t changes) {
+    Entry& entry = entries_[slot(number(address))];
+    if (entry.address != address || entry.changes != changes) {
+      entry = Entry{address, changes, aclgrad_find_allocation(address)};
+    }
+    return entry.allocation;
+  }
+
+ private:
+  static constexpr size_t kBits = 4;
+  struct Entry {
+    const void* address = nullptr;  // never looked up
+    uint64_t changes = 0;
+    Allocation allocation;
+  };
+  // Fibonacci hashing: allocations often differ in a few middle bits only.
+  static size_t slot(uintptr_t address) {
+    return static_cast<size_t>((uint64_t{address} * 0x9E3779B97F4A7C15u) >> (64 - kBits));
+  }
+  std::array<Entry, size_t{1} << kBits> entries_{};
+};
+constinit thread_local RecentAllocations recent_allocations;
 
 std::string strides_text(const View& view) {
   return shape_text(view.strides.data(), static_cast<uint64_t>(view.rank));
@@ -129,12 +152,13 @@ Status check_pair(const char* op, const Placed& output, size_t output_index, con
 }  // namespace
 
 Status check_ranges(const LaunchState& state, const Addresses& bases) {
-  Allocation allocation;  // the latest: tensors often share one
+  const uint64_t changes = aclgrad_allocation_changes();
+  RecentAllocations& recent = recent_allocations;
   for (size_t i = 0; i < state.operand_count; ++i) {
     if (!state.operands[i].touched || bases[i] == nullptr) continue;
     const PlannedOperand& operand = state.operands[i];
     const uintptr_t base = number(bases[i]);
-    if (!in_live_device_memory(allocation, base)) allocation = aclgrad_find_allocation(bases[i]);
+    const Allocation allocation = recent.find(bases[i], changes);
     Status status = kOk;
     switch (allocation.kind) {
       case AddressKind::kDevice:
@@ -175,7 +199,7 @@ Status check_overlaps(const LaunchState& state, const Addresses& bases, uint32_t
 
 Status check_workspace(const LaunchState& state, const Addresses& bases, const void* workspace) {
   const uint64_t size = state.planned_size();
-  const Allocation allocation = aclgrad_find_allocation(workspace);
+  const Allocation allocation = recent_allocations.find(workspace, aclgrad_allocation_changes());
   const uintptr_t begin = number(workspace);
   if (allocation.kind == AddressKind::kDevice) {
     const uintptr_t behind = allocation.begin + allocation.size - begin;

@@ -10,23 +10,6 @@
 namespace aclgrad::check {
 namespace {
 
-bool is_base_format(aclFormat format) {
-  switch (format) {
-    case ACL_FORMAT_UNDEFINED:
-    case ACL_FORMAT_NCHW:
-    case ACL_FORMAT_NHWC:
-    case ACL_FORMAT_ND:
-    case ACL_FORMAT_HWCN:
-    case ACL_FORMAT_NDHWC:
-    case ACL_FORMAT_NCDHW:
-    case ACL_FORMAT_NC:
-    case ACL_FORMAT_NCL:
-      return true;
-    default:
-      return false;
-  }
-}
-
 const char* format_name(aclFormat format) {
   switch (format) {
     case ACL_FORMAT_NC1HWC0:
@@ -76,9 +59,9 @@ Status refuse_shape(const char* op, const Operand& operand, std::span<const int6
               meaning);
 }
 
-// Bytes from the storage's base to the farthest byte of the view, in either direction, or nothing
-// when that leaves int64.
-std::optional<int64_t> reach(const Operand& operand) {
+// Whether the view's lowest and highest byte, counted from the storage's base, and the distance
+// between them fit int64.
+bool reach_fits(const Operand& operand, int64_t size) {
   int64_t low = operand.offset;
   int64_t high = operand.offset;
   for (int i = 0; i < operand.kept_dims(); ++i) {
@@ -88,19 +71,12 @@ std::optional<int64_t> reach(const Operand& operand) {
     int64_t& side = operand.strides[index] < 0 ? low : high;
     if (__builtin_mul_overflow(operand.dims[index] - 1, operand.strides[index], &step) ||
         __builtin_add_overflow(side, step, &side)) {
-      return std::nullopt;
+      return false;
     }
   }
-  const auto size = std::max<int64_t>(1, static_cast<int64_t>(dtype_size(operand.dtype)));
-  int64_t elements = 0;
   int64_t bytes = 0;
-  if (__builtin_sub_overflow(high, low, &elements) ||
-      __builtin_add_overflow(elements, 1, &elements) ||
-      __builtin_mul_overflow(elements, size, &bytes) || __builtin_mul_overflow(low, size, &low) ||
-      __builtin_mul_overflow(high, size, &high) || __builtin_add_overflow(high, size, &high)) {
-    return std::nullopt;
-  }
-  return bytes;
+  return !__builtin_mul_overflow(low, size, &low) && !__builtin_mul_overflow(high, size, &high) &&
+         !__builtin_add_overflow(high, size, &high) && !__builtin_sub_overflow(high, low, &bytes);
 }
 
 }  // namespace
@@ -112,12 +88,8 @@ Status aclgrad_check_not_null(const char* op, const char* name, const void* poin
   return fail(kParamNullptr, "%s: %s is null; it is required", op, name);
 }
 
-Status aclgrad_check_dtype(const char* op, const Operand& operand,
-                           std::initializer_list<aclDataType> allowed) {
-  if (!operand.given()) return kOk;
-  for (const aclDataType candidate : allowed) {
-    if (operand.dtype == candidate) return kOk;
-  }
+Status aclgrad_refuse_dtype(const char* op, const Operand& operand,
+                            std::initializer_list<aclDataType> allowed) {
   std::string names;
   size_t left = allowed.size();
   for (const aclDataType candidate : allowed) {
@@ -136,29 +108,23 @@ Status aclgrad_check_same_dtype(const char* op, const Operand& operand, const Op
               dtype_name(other.dtype), other.name);
 }
 
-Status aclgrad_check_format(const char* op, const Operand& operand) {
-  if (!operand.given() || is_base_format(operand.format)) return kOk;
+Status aclgrad_refuse_format(const char* op, const Operand& operand) {
   return fail(kParamInvalid,
               "%s: %s has format %s (%d); expected ND, NCHW, NHWC, NCL, NCDHW, NDHWC, HWCN, NC or "
               "UNDEFINED",
               op, operand.name, format_name(operand.format), static_cast<int>(operand.format));
 }
 
-Status aclgrad_check_rank(const char* op, const Operand& operand, uint64_t least, uint64_t most) {
-  if (!operand.given()) return kOk;
+Status aclgrad_refuse_rank(const char* op, const Operand& operand, uint64_t least, uint64_t most) {
   most = std::min<uint64_t>(most, kMaxRank);
-  if (operand.rank < least || operand.rank > most) {
-    const std::string range = least == most ? std::to_string(least)
-                                            : std::to_string(least) + " to " + std::to_string(most);
-    return fail(kParamInvalid, "%s: %s has %llu dimensions; expected %s", op, operand.name,
-                static_cast<unsigned long long>(operand.rank), range.c_str());
-  }
-  for (uint64_t i = 0; i < operand.rank; ++i) {
-    if (operand.dims[i] >= 0) continue;
+  if (operand.rank >= least && operand.rank <= most) {
     return fail(kParamInvalid, "%s: %s has shape %s; expected no negative dimension", op,
                 operand.name, shape_text(operand).c_str());
   }
-  return kOk;
+  const std::string range =
+      least == most ? std::to_string(least) : std::to_string(least) + " to " + std::to_string(most);
+  return fail(kParamInvalid, "%s: %s has %llu dimensions; expected %s", op, operand.name,
+              static_cast<unsigned long long>(operand.rank), range.c_str());
 }
 
 Status aclgrad_check_shape(const char* op, const Operand& operand,
@@ -194,7 +160,8 @@ Status aclgrad_check_sizes(const char* op, const Operand& operand) {
                 "%s: %s has a negative storage dimension; expected sizes of 0 and more", op,
                 operand.name);
   }
-  auto bytes = std::max<int64_t>(1, static_cast<int64_t>(dtype_size(operand.dtype)));
+  const auto size = std::max<int64_t>(1, static_cast<int64_t>(dtype_size(operand.dtype)));
+  int64_t bytes = size;
   bool empty = false;
   for (int i = 0; i < operand.kept_dims(); ++i) {
     empty = empty || operand.dim(i) == 0;
@@ -204,7 +171,7 @@ Status aclgrad_check_sizes(const char* op, const Operand& operand) {
                   operand.name, shape_text(operand).c_str(), dtype_name(operand.dtype));
     }
   }
-  if (empty || reach(operand)) return kOk;
+  if (empty || reach_fits(operand, size)) return kOk;
   return fail(kParamInvalid,
               "%s: %s with shape %s, strides %s and offset %lld reaches farther than 2^63-1 bytes; "
               "expected a view that memory can hold",

@@ -13,23 +13,22 @@
 
 namespace aclgrad::check {
 
+// The bodies that an accepted operand never reaches, and the checks that are more than a few
+// instructions.
 extern "C" {
+[[gnu::visibility("default")]] Status aclgrad_refuse_dtype(
+    const char* op, const Operand& operand, std::initializer_list<aclDataType> allowed);
+[[gnu::visibility("default")]] Status aclgrad_refuse_format(const char* op, const Operand& operand);
+[[gnu::visibility("default")]] Status aclgrad_refuse_rank(const char* op, const Operand& operand,
+                                                          uint64_t least, uint64_t most);
 // 161001 when `pointer` is null.
 [[gnu::visibility("default")]] Status aclgrad_check_not_null(const char* op, const char* name,
                                                              const void* pointer);
 
-// The operand's dtype is one of `allowed`.
-[[gnu::visibility("default")]] Status aclgrad_check_dtype(
-    const char* op, const Operand& operand, std::initializer_list<aclDataType> allowed);
 // `operand` has the dtype of `other`.
 [[gnu::visibility("default")]] Status aclgrad_check_same_dtype(const char* op,
                                                                const Operand& operand,
                                                                const Operand& other);
-// Base formats only: private layouts and unknown values are refused.
-[[gnu::visibility("default")]] Status aclgrad_check_format(const char* op, const Operand& operand);
-// Rank between least and most (at most 8), and no negative dimension.
-[[gnu::visibility("default")]] Status aclgrad_check_rank(const char* op, const Operand& operand,
-                                                         uint64_t least, uint64_t most);
 // The dims equal `expected`; `meaning` completes the message ("one per normalized row").
 [[gnu::visibility("default")]] Status aclgrad_check_shape(const char* op, const Operand& operand,
                                                           std::span<const int64_t> expected,
@@ -47,14 +46,46 @@ extern "C" {
 }
 
 inline constexpr auto& not_null = aclgrad_check_not_null;
-inline constexpr auto& dtype = aclgrad_check_dtype;
 inline constexpr auto& same_dtype = aclgrad_check_same_dtype;
-inline constexpr auto& format = aclgrad_check_format;
-inline constexpr auto& rank = aclgrad_check_rank;
 inline constexpr auto& shape = aclgrad_check_shape;
 inline constexpr auto& same_shape = aclgrad_check_same_shape;
 inline constexpr auto& numel = aclgrad_check_numel;
 inline constexpr auto& sizes = aclgrad_check_sizes;
+
+// The operand's dtype is one of `allowed`.
+inline Status dtype(const char* op, const Operand& operand,
+                    std::initializer_list<aclDataType> allowed) {
+  if (!operand.given()) return kOk;
+  for (const aclDataType candidate : allowed) {
+    if (operand.dtype == candidate) return kOk;
+  }
+  return aclgrad_refuse_dtype(op, operand, allowed);
+}
+
+// Base formats only: private layouts and unknown values are refused.
+inline Status format(const char* op, const Operand& operand) {
+  constexpr uint64_t kBaseFormats = [] {
+    uint64_t bits = 0;
+    for (const aclFormat base :
+         {ACL_FORMAT_UNDEFINED, ACL_FORMAT_NCHW, ACL_FORMAT_NHWC, ACL_FORMAT_ND, ACL_FORMAT_HWCN,
+          ACL_FORMAT_NDHWC, ACL_FORMAT_NCDHW, ACL_FORMAT_NC, ACL_FORMAT_NCL}) {
+      bits |= uint64_t{1} << (static_cast<int>(base) + 1);
+    }
+    return bits;
+  }();
+  if (!operand.given()) return kOk;
+  const uint32_t bit = static_cast<uint32_t>(operand.format) + 1;  // UNDEFINED is -1
+  if (bit < 64 && (kBaseFormats >> bit & 1) != 0) return kOk;
+  return aclgrad_refuse_format(op, operand);
+}
+
+// Rank between least and most (at most 8), and no negative dimension.
+inline Status rank(const char* op, const Operand& operand, uint64_t least, uint64_t most) {
+  if (!operand.given()) return kOk;
+  bool right = operand.rank >= least && operand.rank <= most && operand.rank <= kMaxRank;
+  for (int i = 0; i < operand.kept_dims(); ++i) right = right && operand.dim(i) >= 0;
+  return right ? kOk : aclgrad_refuse_rank(op, operand, least, most);
+}
 
 }  // namespace aclgrad::check
 

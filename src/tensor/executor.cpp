@@ -70,6 +70,16 @@ Status read_addresses(const LaunchState& state, Addresses& bases) {
   return kOk;
 }
 
+// What phase one found still holds: it saw these very addresses, and no memory was allocated or
+// freed since.
+bool verified(const LaunchState& state, const Addresses& bases) {
+  if (!state.verified || state.verified_changes != aclgrad_allocation_changes()) return false;
+  for (size_t i = 0; i < state.operand_count; ++i) {
+    if (state.operands[i].touched && bases[i] != state.operands[i].data) return false;
+  }
+  return true;
+}
+
 Status enqueue(LaunchState& state, bool repeatable, const Addresses& bases, void* workspace,
                uint32_t copies, aclrtStream stream) {
   Addresses first;
@@ -105,12 +115,17 @@ Status run(const char* op, void* workspace, uint64_t workspace_size, aclOpExecut
   if (const Status status = check_plan(op, state, workspace_size)) return status;
   Addresses bases;
   if (const Status status = read_addresses(state, bases)) return status;
-  if (const Status status = check_ranges(state, bases)) return status;
+  const bool known = verified(state, bases);
+  uint32_t copies = known ? state.verified_copies : 0;
+  if (!known) {
+    if (const Status status = check_ranges(state, bases)) return status;
+  }
   if (state.planned_size() > 0) {
     if (const Status status = check_workspace(state, bases, workspace)) return status;
   }
-  uint32_t copies = 0;
-  if (const Status status = check_overlaps(state, bases, copies)) return status;
+  if (!known) {
+    if (const Status status = check_overlaps(state, bases, copies)) return status;
+  }
   return enqueue(state, pin->repeatable(), bases, workspace, copies, stream);
 }
 

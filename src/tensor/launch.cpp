@@ -6,6 +6,7 @@
 
 #include "base/checked.h"
 #include "base/dtype.h"
+#include "runtime/services.h"
 #include "tensor/addresses.h"
 #include "tensor/executor.h"
 #include "tensor/launch_state.h"
@@ -76,7 +77,11 @@ int64_t reserve(LaunchState& state, int64_t bytes) {
 }
 
 void plan_views(PlannedOperand& planned, const Operand& operand, Layout layout) {
-  planned.view = operand.view();
+  // Member by member, here and in aclgrad_launch_view: copied whole, the loads there would straddle
+  // the stores here and wait for them.
+  planned.view.rank = operand.kept_dims();
+  planned.view.dims = operand.dims;
+  planned.view.strides = operand.strides;
   planned.elements = planned.view.numel();
   if (planned.elements == 0) return;
   planned.touched = planned.role == Role::kInput || planned.role == Role::kOutput;
@@ -105,12 +110,15 @@ Status refuse_self_overlap(const char* op, const PlannedOperand& operand) {
 
 // What is left to do when the operator has filled its launch.
 Status finish_plan(LaunchState& state) {
+  const uint64_t changes = aclgrad_allocation_changes();
   Addresses bases;
-  bool known = false;
+  bool some = false;
+  bool all = true;
   for (size_t i = 0; i < state.operand_count; ++i) {
     PlannedOperand& operand = state.operands[i];
     bases[i] = operand.touched ? operand.data : nullptr;
-    known = known || bases[i] != nullptr;
+    some = some || bases[i] != nullptr;
+    all = all && (bases[i] != nullptr || !operand.touched);
     if (operand.touched && operand.self_overlapping) return refuse_self_overlap(state.op, operand);
     if (!operand.touched || !operand.packed) continue;
     operand.packed_at =
@@ -123,10 +131,12 @@ Status finish_plan(LaunchState& state) {
                 state.op);
   }
   if (state.workspace > 0) state.workspace += kAlignment - 1;
-  if (!known) return kOk;
+  if (!some) return kOk;
   if (const Status status = check_ranges(state, bases)) return status;
-  uint32_t copies = 0;
-  return check_overlaps(state, bases, copies);
+  if (const Status status = check_overlaps(state, bases, state.verified_copies)) return status;
+  state.verified = all;
+  state.verified_changes = changes;
+  return kOk;
 }
 
 }  // namespace
@@ -149,6 +159,8 @@ LaunchState* take_launch_state(const char* op) {
   state->region_count = 0;
   state->workspace = 0;
   state->too_large = false;
+  state->verified = false;
+  state->verified_copies = 0;
   state->problem.clear();
   state->bytes = 0;
   state->target = nullptr;
@@ -186,8 +198,15 @@ void aclgrad_launch_allow_in_place(LaunchState& state, int output, int input) {
 
 View aclgrad_launch_view(const LaunchState& state, int operand) {
   const PlannedOperand& planned = state.operand(operand);
-  if (!planned.packed) return planned.view;
-  return contiguous_view(planned.view.dtype, planned.view.rank, planned.view.dims);
+  if (planned.packed) {
+    return contiguous_view(planned.view.dtype, planned.view.rank, planned.view.dims);
+  }
+  View view;
+  view.dtype = planned.view.dtype;
+  view.rank = planned.view.rank;
+  view.dims = planned.view.dims;
+  view.strides = planned.view.strides;
+  return view;
 }
 
 bool aclgrad_launch_packed(const LaunchState& state, int operand) {

@@ -83,6 +83,11 @@ struct LaunchState {
   size_t region_count = 0;
   int64_t workspace = 0;  // bytes booked so far, a multiple of 64; then the planned size
   bool too_large = false;
+  // Phase one knew all addresses and found them right, with these copies, while the allocations had
+  // changed this often: phase two need not look again when nothing changed since.
+  bool verified = false;
+  uint32_t verified_copies = 0;
+  uint64_t verified_changes = 0;
   std::array<PlannedOperand, kMaxOperands> operands;
   std::array<int64_t, kMaxRegions> regions;  // from the workspace's aligned start
   std::function<void(const Run&)> call;

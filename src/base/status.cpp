@@ -13,6 +13,7 @@
 #include <cstddef>
 #include <cstdio>
 #include <ctime>
+#include <memory>
 #include <string>
 
 #include "base/thread_messages.h"
@@ -31,30 +32,29 @@ struct Messages {
   std::string taken;
 };
 
-// Constant-initialised, so usable before, during and after the thread's own destructors.
-thread_local Messages* messages = nullptr;
-thread_local bool thread_ending = false;
-thread_local Status thread_last_error = kOk;
+// Constant-initialised, so usable before, during and after the destructors of the thread's objects.
+constinit thread_local Messages* messages = nullptr;
+constinit thread_local Status thread_last_error = kOk;
 // Where a message goes for which there is no memory.
-thread_local bool fixed_text_set = false;
-thread_local char fixed_text[kFixedText];
-thread_local char fixed_taken[kFixedText];
+constinit thread_local bool fixed_text_set = false;
+constinit thread_local char fixed_text[kFixedText] = {};
+constinit thread_local char fixed_taken[kFixedText] = {};
 
-// Frees the ring when its thread ends; calls from later destructors use the fixed text.
-struct Reaper {
-  ~Reaper() {
-    thread_ending = true;
-    delete messages;
-    messages = nullptr;
-  }
-  void touch() const {}
-};
-thread_local Reaper reaper;
+// Frees the ring when its thread ends. A thread_local object with a destructor would abort the
+// process where there is no memory to register it.
+pthread_key_t ring_key;
+bool ring_key_made = false;
+
+void free_ring(void*) {
+  delete messages;
+  messages = nullptr;
+}
 
 Messages* ring() {
-  if (messages == nullptr && !thread_ending) {
-    reaper.touch();
-    messages = new Messages;
+  if (messages == nullptr) {
+    auto made = std::make_unique<Messages>();
+    if (!ring_key_made || pthread_setspecific(ring_key, made.get()) != 0) throw std::bad_alloc();
+    messages = made.release();
   }
   return messages;
 }
@@ -91,7 +91,6 @@ void write_prefix(Status code, std::array<char, 128>& out) {
   va_copy(again, arguments);
   try {
     Messages* const all = ring();
-    if (all == nullptr) throw std::bad_alloc();
     const int length = std::vsnprintf(nullptr, 0, format, again);
     std::string text(prefix.data());
     const size_t start = text.size();
@@ -118,8 +117,9 @@ const char* take_fixed_text() {
 
 std::atomic<bool> forked{false};
 
-// Before any thread of the program can fork.
-[[gnu::constructor]] void watch_forks() {
+// Before any thread of the program can fork or fail.
+[[gnu::constructor]] void prepare() {
+  ring_key_made = pthread_key_create(&ring_key, free_ring) == 0;
   pthread_atfork(nullptr, nullptr, [] { forked.store(true, std::memory_order_relaxed); });
 }
 

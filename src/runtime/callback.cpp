@@ -238,9 +238,9 @@ void end(const std::shared_ptr<Subscription>& subscription) noexcept {
     const std::lock_guard lock(mailbox.mutex);
     subscription->ended = true;
     --mailbox.subscriptions;
-    // What the stream waits for is dropped; the rest was launched and stays to be run.
+    // What has not begun will not: the system gives the thread's number to other threads later.
     std::erase_if(mailbox.reports, [&](const std::shared_ptr<Report>& report) {
-      return report->subscription == subscription && report->held != nullptr;
+      return report->subscription == subscription;
     });
     mailbox.changed.notify_all();
   }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Callbacks: queued on a stream, run by the thread that subscribed to the stream when it processes
-// reports. A subscription ends with unsubscribing or with the stream; blocks end with it.
+// reports. A subscription ends with unsubscribing or with the stream: callbacks that have not begun
+// by then are dropped, and hold the stream no longer.
 #ifndef ACLGRAD_RUNTIME_CALLBACK_H_
 #define ACLGRAD_RUNTIME_CALLBACK_H_
 

@@ -15,6 +15,8 @@ namespace aclgrad::memory {
 namespace {
 
 constexpr size_t kGranule = 32;
+// The backend keeps at most this part of all memory in freed blocks.
+constexpr size_t kKeptShare = 4;
 // How long an allocation that finds no memory waits for work that holds freed memory.
 constexpr int32_t kPatienceMilliseconds = 5000;
 
@@ -53,6 +55,10 @@ bool hold(size_t bytes) noexcept {
 
 void* take(MemorySpace space, size_t bytes) noexcept {
   if (!hold(bytes)) return nullptr;
+  const size_t total = backend().total_memory();
+  // What is kept for later must not push the process over the limit.
+  const bool scarce = bytes_held.load(std::memory_order_relaxed) > total - total / kKeptShare;
+  if (scarce) backend().trim();
   void* address = backend().allocate(space, bytes);
   if (address == nullptr) {
     backend().trim();

@@ -58,14 +58,15 @@ extern "C" {
 Allocation aclgrad_find_allocation(const void* address) noexcept { return memory::find(address); }
 
 Status aclgrad_check_stream(const char* function, aclrtStream stream) noexcept {
-  Status refusal = kOk;
-  resolve(function, stream, refusal);
+  Status refusal = aclgrad_check_process(function);
+  if (refusal == kOk) resolve(function, stream, refusal);
   return refusal;
 }
 
 Status aclgrad_enqueue(const char* function, aclrtStream handle, Work* work) noexcept {
   std::unique_ptr<Work> owned(work);
-  Status refusal = kOk;
+  Status refusal = aclgrad_check_process(function);
+  if (refusal != kOk) return refusal;
   const StreamTable::Pin pin = resolve(function, handle, refusal);
   if (!pin) return refusal;
   Stream& stream = *pin->stream;

@@ -174,7 +174,7 @@ Wait CpuStream::wait(uint64_t sequence, const Deadline& deadline, bool may_run) 
         result = Wait::kAbandoned;
         break;
       }
-      if (!running_ && run_here) {
+      if (!running_ && run_here && head_ != nullptr) {
         run_queue(lock, sequence);
         ran = true;
         continue;
@@ -261,7 +261,7 @@ void CpuStream::worker_loop() {
 void CpuStream::drain_locked(Lock& lock) {
   while (completed_.load(std::memory_order_relaxed) < enqueued_.load(std::memory_order_relaxed) &&
          !process::exiting()) {
-    if (running_) {
+    if (running_ || head_ == nullptr) {
       wait_once(lock, enqueued_.load(std::memory_order_relaxed), Deadline::never());
     } else {
       run_queue(lock, UINT64_MAX);

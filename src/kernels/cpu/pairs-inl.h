@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+// Thirty-two sixteen-bit elements as two logical vectors, for kernels that are bound by
+// conversions. Which element stands in which lane depends on the dtype alone: BF16 has the even
+// elements in `first` and the odd ones in `second`, because then a shift or a mask is all that
+// loading and storing take; FP16 has the first sixteen and the second sixteen.
+
+#if defined(ACLGRAD_KERNELS_CPU_PAIRS_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef ACLGRAD_KERNELS_CPU_PAIRS_INL_H_
+#undef ACLGRAD_KERNELS_CPU_PAIRS_INL_H_
+#else
+#define ACLGRAD_KERNELS_CPU_PAIRS_INL_H_
+#endif
+
+#include "kernels/cpu/lanes-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace aclgrad {
+namespace HWY_NAMESPACE {
+namespace {
+
+inline constexpr size_t kPair = 2 * kLanes;
+
+struct Pair {
+  HWY_INLINE Pair() {}
+  F32x16 first, second;
+};
+
+HWY_INLINE Pair load_pair(const float16_t* p) {
+  Pair out;
+  out.first = load16(p);
+  out.second = load16(p + kLanes);
+  return out;
+}
+
+HWY_INLINE Pair load_pair(const bfloat16_t* p) {
+  Pair out;
+#if HWY_TARGET == HWY_SCALAR
+  for (size_t i = 0; i < kLanes; ++i) {
+    out.first.part[i] = load_part(p + 2 * i);
+    out.second.part[i] = load_part(p + 2 * i + 1);
+  }
+#else
+  const TagF32 d;
+  const TagU32 du;
+  const hn::Repartition<uint16_t, TagU32> d16;
+  for (size_t i = 0; i < kParts; ++i) {
+    const auto* at = reinterpret_cast<const uint16_t*>(p) + 2 * i * kPartLanes;
+    const VecU32 both = hn::BitCast(du, hn::LoadU(d16, at));
+    out.first.part[i] = hn::BitCast(d, hn::ShiftLeft<16>(both));
+    out.second.part[i] = hn::BitCast(d, hn::And(both, hn::Set(du, 0xFFFF0000u)));
+  }
+#endif
+  return out;
+}
+
+// False when no lane is a NaN. One sum stands for all lanes of its column: a NaN always shows in
+// it, and where it comes from opposite infinities the caller only takes a detour.
+HWY_INLINE bool may_have_nan(const Pair& pair) {
+  VecF32 sum = hn::Add(pair.first.part[0], pair.second.part[0]);
+  for (size_t i = 1; i < kParts; ++i) {
+    sum = hn::Add(sum, hn::Add(pair.first.part[i], pair.second.part[i]));
+  }
+  return !hn::AllTrue(TagF32(), hn::Eq(sum, sum));
+}
+
+HWY_INLINE void make_nans_canonical(Pair& pair) {
+  for (size_t i = 0; i < kParts; ++i) {
+    pair.first.part[i] = canonical(pair.first.part[i]);
+    pair.second.part[i] = canonical(pair.second.part[i]);
+  }
+}
+
+// Bits whose upper half is the BF16 nearest (ties to even) to a number that is no NaN, or that is
+// the canonical one.
+HWY_INLINE VecU32 rounded_to_upper_half(VecF32 v) {
+  const TagU32 du;
+  const VecU32 bits = hn::BitCast(du, v);
+#if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX3_DL
+  const auto odd = hn::TestBit(bits, hn::Set(du, 0x10000u));
+  return hn::Add(bits, hn::IfThenElse(odd, hn::Set(du, 0x8000u), hn::Set(du, 0x7FFFu)));
+#else
+  const VecU32 odd = hn::And(hn::ShiftRight<16>(bits), hn::Set(du, 1u));
+  return hn::Add(bits, hn::Add(odd, hn::Set(du, 0x7FFFu)));
+#endif
+}
+
+// Stores thirty-two elements as store16 would each of them; `streaming`: past the caches, p must be
+// aligned to thirty-two elements then.
+HWY_INLINE void store_pair(Pair pair, bfloat16_t* p, bool streaming) {
+  if (HWY_UNLIKELY(may_have_nan(pair))) make_nans_canonical(pair);
+#if HWY_TARGET == HWY_SCALAR
+  static_cast<void>(streaming);
+  for (size_t i = 0; i < kLanes; ++i) {
+    p[2 * i] = from_float<bfloat16_t>(hn::GetLane(pair.first.part[i]));
+    p[2 * i + 1] = from_float<bfloat16_t>(hn::GetLane(pair.second.part[i]));
+  }
+#else
+  const TagU32 du;
+  const hn::Repartition<uint16_t, TagU32> d16;
+  for (size_t i = 0; i < kParts; ++i) {
+    auto* at = reinterpret_cast<uint16_t*>(p) + 2 * i * kPartLanes;
+    const VecU32 even = hn::ShiftRight<16>(rounded_to_upper_half(pair.first.part[i]));
+    const VecU32 odd = rounded_to_upper_half(pair.second.part[i]);
+    const auto both = hn::BitCast(d16, hn::OrAnd(even, odd, hn::Set(du, 0xFFFF0000u)));
+    if (streaming) {
+      hn::Stream(both, d16, at);
+    } else {
+      hn::StoreU(both, d16, at);
+    }
+  }
+#endif
+}
+
+HWY_INLINE void store_pair(Pair pair, float16_t* p, bool streaming) {
+#if HWY_NATIVE_FMA && (HWY_ARCH_X86 || HWY_ARCH_ARM_A64)
+  if (HWY_UNLIKELY(may_have_nan(pair))) make_nans_canonical(pair);
+  const hn::Rebind<hwy::float16_t, TagF32> d16;
+  const auto put = [&](VecF32 v, float16_t* at) HWY_ATTR {
+    auto* bits = reinterpret_cast<uint16_t*>(at);
+    const auto half = hn::BitCast(TagU16(), hn::DemoteTo(d16, v));
+    if (streaming) {
+      hn::Stream(half, TagU16(), bits);
+    } else {
+      hn::StoreU(half, TagU16(), bits);
+    }
+  };
+  for (size_t i = 0; i < kParts; ++i) put(pair.first.part[i], p + i * kPartLanes);
+  for (size_t i = 0; i < kParts; ++i) put(pair.second.part[i], p + kLanes + i * kPartLanes);
+#else
+  static_cast<void>(streaming);
+  store16(pair.first, p);
+  store16(pair.second, p + kLanes);
+#endif
+}
+
+}  // namespace
+}  // namespace HWY_NAMESPACE
+}  // namespace aclgrad
+HWY_AFTER_NAMESPACE();
+
+#endif  // per-target include guard

@@ -1,0 +1,593 @@
+// SPDX-License-Identifier: Apache-2.0
+// NsaCompressGrad on the CPU, in gather form: every covered token is visited once. Its row of x is
+// read, its row of dx is written from the few windows that cover it, and both go into dw. Sixteen
+// tokens (a group) share their windows, so the rows of dy they need are converted once into L1.
+// Blocks of work are slabs of groups; dw is joined from the slabs' totals at the end. Tokens that
+// no window covers are blocks of their own.
+#include <algorithm>
+#include <cstddef>
+#include <cstring>
+
+#include "kernels/cpu/cache.h"
+#include "kernels/cpu/lane_count.h"
+#include "kernels/cpu/parallel.h"
+#include "ops/nsa_compress_grad/problem.h"
+#include "ops/nsa_compress_grad/tree.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "ops/nsa_compress_grad/cpu.cpp"
+#include <hwy/foreach_target.h>
+
+#include "kernels/cpu/lanes-inl.h"
+#include "kernels/cpu/pairs-inl.h"
+#include "kernels/cpu/sums-inl.h"
+
+#ifndef ACLGRAD_OPS_NSA_COMPRESS_GRAD_CPU_SHARED_
+#define ACLGRAD_OPS_NSA_COMPRESS_GRAD_CPU_SHARED_
+namespace aclgrad::nsa_compress_grad {
+namespace {
+
+// Windows of a token that are taken together: their chains of dw and weights stay in AVX-512's
+// registers. Does not influence the bits.
+constexpr int64_t kMostTogether = 8;
+
+// Chains of dw (heads times windows) that a tile of heads has under way at each token: it decides
+// how long the contiguous pieces of a row are and keeps a tile's scratch in L1. Does not influence
+// the bits.
+constexpr int64_t kTileChains = 16;
+
+// Elements of x between a token and the one that is prefetched meanwhile. Without it a core read 7
+// GB/s instead of 9 (Zen 4: the rows of x, dx and dy together confuse its own prefetcher).
+constexpr int64_t kAheadElements = 2048;
+
+// One run as the kernels see it.
+struct Job {
+  const Problem& problem;
+  const Plan& plan;
+  const Addresses& at;
+  float* weights;  // [heads][window]
+  bool streaming;  // dx does not fit the cache, and all its rows are aligned
+
+  int64_t most_windows() const { return ceil_div(problem.window, problem.step); }
+  double* totals(int64_t slab, int64_t head) const {
+    return static_cast<double*>(at.partial_region) + (slab * problem.heads + head) * problem.window;
+  }
+};
+
+// Where a group lies and which windows cover it: window `latest - a` for a in [begin, end), each of
+// which has the group's first token at its token a * step + inside.
+struct Group {
+  int64_t token;
+  int64_t latest;
+  int64_t inside;
+  int64_t begin, end;
+};
+
+Group place_group(const Problem& problem, const Sequence& sequence, int64_t index) {
+  const int64_t first = (index - sequence.first_group) * kGroup;
+  const int64_t latest = first / problem.step;
+  const int64_t inside = first - latest * problem.step;
+  return Group{sequence.token + first, sequence.first_window + latest, inside,
+               std::max<int64_t>(0, latest - sequence.windows + 1),
+               std::min(latest + 1, ceil_div(problem.window - inside, problem.step))};
+}
+
+// What a block works with besides the tensors.
+struct Scratch {
+  alignas(64) float dy[kTileChains * kSegment];             // [heads][windows][kSegment]
+  alignas(64) float chains[kTileChains * kGroup * kLanes];  // [heads][windows][kGroup][lanes]
+  alignas(64) float dx[kGroup * kSegment];       // chains of dx, when there are many windows
+  alignas(64) double totals[kGroup * kSegment];  // and their totals
+};
+
+// A tile of heads and a segment of columns of a group.
+template <class T>
+struct Piece {
+  const T* x;  // of the first token, head and column
+  T* dx;
+  int64_t x_token, x_head, dx_token, dx_head;  // strides
+  int64_t x_ahead;                             // distance to prefetch
+  int64_t heads;
+  size_t columns;
+  const float* w;  // of the first token and head and the first of the windows
+  int64_t w_window, w_head;
+  bool streaming;
+};
+
+}  // namespace
+}  // namespace aclgrad::nsa_compress_grad
+#endif  // shared by all instruction sets
+
+HWY_BEFORE_NAMESPACE();
+namespace aclgrad::nsa_compress_grad {
+namespace HWY_NAMESPACE {
+namespace {
+
+using namespace aclgrad::HWY_NAMESPACE;
+
+constexpr size_t kWidest = static_cast<size_t>(kSegment);
+constexpr size_t kTokens = static_cast<size_t>(kGroup);
+
+// Both gradients of sixteen tokens whose R windows are all taken together. dy is
+// [heads][R][kSegment]; each token's chains of dw go to [heads][R][kGroup][lanes].
+template <size_t R, class T>
+void visit_tokens(const Piece<T>& piece, const float* dy, float* chains) {
+  for (size_t u = 0; u < kTokens; ++u) {
+    const auto token = static_cast<int64_t>(u);
+    for (int64_t h = 0; h < piece.heads; ++h) {
+      const T* x = piece.x + token * piece.x_token + h * piece.x_head;
+      T* dx = piece.dx + token * piece.dx_token + h * piece.dx_head;
+      const float* w = piece.w + h * piece.w_head + token;
+      const size_t first_chain = static_cast<size_t>(h) * R;
+      const float* grads = dy + first_chain * kWidest;
+      F32x16 weight[R], dw[R];
+      for (size_t a = 0; a < R; ++a) {
+        weight[a] = set16(w[static_cast<int64_t>(a) * piece.w_window]);
+        dw[a] = zero16();
+      }
+      const auto add_terms = [&](const F32x16& value, size_t c) HWY_ATTR {
+        F32x16 sum = zero16();
+        for (size_t a = 0; a < R; ++a) {
+          const F32x16 grad = load16(grads + a * kWidest + c);
+          sum = fma(weight[a], grad, sum);
+          dw[a] = fma(grad, value, dw[a]);
+        }
+        return sum;
+      };
+      size_t c = 0;
+      for (; c + kPair <= piece.columns; c += kPair) {
+        hwy::Prefetch(x + piece.x_ahead + c);
+        const Pair value = load_pair(x + c);
+        Pair sum;
+        sum.first = add_terms(value.first, c);
+        sum.second = add_terms(value.second, c + kLanes);
+        store_pair(sum, dx + c, piece.streaming);
+      }
+      if (c < piece.columns) store16(add_terms(load16(x + c), c), dx + c);
+      for (size_t a = 0; a < R; ++a) {
+        store_raw(dw[a], chains + ((first_chain + a) * kTokens + u) * kLanes);
+      }
+    }
+  }
+}
+
+// The same for one head and some of its windows: dx stays in FP32 chains [kGroup][kSegment], which
+// go on from what is there.
+template <size_t R, class T>
+void visit_some(const Piece<T>& piece, const float* dy, float* chains, float* dx_chains) {
+  for (size_t u = 0; u < kTokens; ++u) {
+    const auto token = static_cast<int64_t>(u);
+    const T* x = piece.x + token * piece.x_token;
+    float* dx = dx_chains + u * kWidest;
+    F32x16 weight[R], dw[R];
+    for (size_t a = 0; a < R; ++a) {
+      weight[a] = set16(piece.w[static_cast<int64_t>(a) * piece.w_window + token]);
+      dw[a] = zero16();
+    }
+    const auto add_terms = [&](const F32x16& value, size_t c) HWY_ATTR {
+      F32x16 sum = load16(dx + c);
+      for (size_t a = 0; a < R; ++a) {
+        const F32x16 grad = load16(dy + a * kWidest + c);
+        sum = fma(weight[a], grad, sum);
+        dw[a] = fma(grad, value, dw[a]);
+      }
+      store_raw(sum, dx + c);
+    };
+    size_t c = 0;
+    for (; c + kPair <= piece.columns; c += kPair) {
+      const Pair value = load_pair(x + c);
+      add_terms(value.first, c);
+      add_terms(value.second, c + kLanes);
+    }
+    if (c < piece.columns) add_terms(load16(x + c), c);
+    for (size_t a = 0; a < R; ++a) store_raw(dw[a], chains + (a * kTokens + u) * kLanes);
+  }
+}
+
+template <class T>
+void visit_windows(int64_t windows, const Piece<T>& piece, Scratch& scratch) {
+  switch (windows) {
+    case 1:
+      return visit_tokens<1>(piece, scratch.dy, scratch.chains);
+    case 2:
+      return visit_tokens<2>(piece, scratch.dy, scratch.chains);
+    case 3:
+      return visit_tokens<3>(piece, scratch.dy, scratch.chains);
+    case 4:
+      return visit_tokens<4>(piece, scratch.dy, scratch.chains);
+    case 5:
+      return visit_tokens<5>(piece, scratch.dy, scratch.chains);
+    case 6:
+      return visit_tokens<6>(piece, scratch.dy, scratch.chains);
+    case 7:
+      return visit_tokens<7>(piece, scratch.dy, scratch.chains);
+    default:
+      return visit_tokens<8>(piece, scratch.dy, scratch.chains);
+  }
+}
+
+// Lane k of the result is the sum of the sixteen floats from p + 16 k, joined in pairs: lanes i and
+// i + 8, then i + 4, i + 2, i + 1. Vectors k and k + 8 (then + 4, + 2, + 1) share a register from
+// the level on at which both have shrunk to half of it.
+#if HWY_TARGET == HWY_SCALAR
+HWY_INLINE F32x16 lane_sums(const float* p) {
+  alignas(64) float sums[kLanes];
+  for (size_t k = 0; k < kLanes; ++k) {
+    float v[kLanes];
+    std::memcpy(v, p + k * kLanes, sizeof(v));
+    for (size_t half = kLanes / 2; half > 0; half /= 2) {
+      for (size_t i = 0; i < half; ++i) v[i] += v[i + half];
+    }
+    sums[k] = v[0];
+  }
+  return load16(sums);
+}
+#else
+// Two registers whose halves, 128-bit blocks, pairs or lanes are to be added: the sums of `a` stand
+// in the even places, those of `b` in the odd ones (halves: a below b).
+HWY_INLINE VecF32 join_halves(VecF32 a, VecF32 b) {
+  const TagF32 d;
+  return hn::Add(hn::ConcatLowerLower(d, b, a), hn::ConcatUpperUpper(d, b, a));
+}
+HWY_INLINE VecF32 join_blocks(VecF32 a, VecF32 b) {
+  return hn::Add(hn::OddEvenBlocks(hn::SwapAdjacentBlocks(b), a),
+                 hn::OddEvenBlocks(b, hn::SwapAdjacentBlocks(a)));
+}
+HWY_INLINE VecF32 join_pairs(VecF32 a, VecF32 b) {
+  const TagF32 d;
+  const hn::Repartition<double, TagF32> pairs;
+  const auto a2 = hn::BitCast(pairs, a);
+  const auto b2 = hn::BitCast(pairs, b);
+  return hn::Add(hn::BitCast(d, hn::InterleaveLower(pairs, a2, b2)),
+                 hn::BitCast(d, hn::InterleaveUpper(pairs, a2, b2)));
+}
+HWY_INLINE VecF32 join_lanes(VecF32 a, VecF32 b) {
+  return hn::Add(hn::OddEven(hn::Shuffle2301(b), a), hn::OddEven(b, hn::Shuffle2301(a)));
+}
+
+// One register of sums: those of the kPartLanes vectors from vector `first` on.
+template <size_t kRegister>
+HWY_INLINE VecF32 register_of_sums(const float* p) {
+  constexpr size_t kHalf = kRegister / 2;
+  VecF32 v[kRegister];
+  for (size_t k = 0; k < kRegister; ++k) {
+    const F32x16 all = load16(p + k * kLanes);
+    if constexpr (kRegister == 16) {
+      v[k] = all.part[0];
+    } else if constexpr (kRegister == 8) {
+      v[k] = hn::Add(all.part[0], all.part[1]);
+    } else {
+      v[k] = hn::Add(hn::Add(all.part[0], all.part[2]), hn::Add(all.part[1], all.part[3]));
+    }
+  }
+  if constexpr (kRegister == 16) {
+    for (size_t k = 0; k < 8; ++k) v[k] = join_halves(v[k], v[k + 8]);
+    for (size_t k = 0; k < 4; ++k) v[k] = join_blocks(v[k], v[k + 4]);
+  } else if constexpr (kRegister == 8) {
+    for (size_t k = 0; k < kHalf; ++k) v[k] = join_halves(v[k], v[k + kHalf]);
+  }
+  for (size_t k = 0; k < 2; ++k) v[k] = join_pairs(v[k], v[k + 2]);
+  return join_lanes(v[0], v[1]);
+}
+
+HWY_INLINE F32x16 lane_sums(const float* p) {
+  F32x16 out;
+  for (size_t i = 0; i < kParts; ++i) {
+    out.part[i] = register_of_sums<kPartLanes>(p + i * kPartLanes * kLanes);
+  }
+  return out;
+}
+#endif
+
+// FP32 rows of dy for the windows of one head: [windows][kSegment], in the order of load_pair.
+template <class T>
+HWY_INLINE void convert_dy(const Job& job, const T* from, int64_t windows, size_t columns,
+                           float* to) {
+  for (int64_t a = 0; a < windows; ++a) {
+    size_t c = 0;
+    for (; c + kPair <= columns; c += kPair) {
+      const Pair pair = load_pair(from + c);
+      store_raw(pair.first, to + c);
+      store_raw(pair.second, to + c + kLanes);
+    }
+    if (c < columns) store_raw(load16(from + c), to + c);
+    to += kWidest;
+    from -= job.problem.dy.strides[0];  // a window later in the list starts earlier
+  }
+}
+
+// The tokens' chains of dw go into the slab's totals.
+HWY_INLINE void add_chains(const Job& job, int64_t slab, int64_t head, int64_t first,
+                           int64_t windows, const float* chains) {
+  double* totals = job.totals(slab, head) + first;
+  for (int64_t a = 0; a < windows; ++a) {
+    add_to(totals + a * job.problem.step,
+           lane_sums(chains + static_cast<size_t>(a) * kTokens * kLanes));
+  }
+}
+
+template <class T>
+Piece<T> piece_at(const Job& job, const Group& group, int64_t head, int64_t heads, int64_t column) {
+  const Problem& problem = job.problem;
+  const auto offset = [&](const View& view) {
+    return group.token * view.strides[0] + head * view.strides[1] + column;
+  };
+  const int64_t columns = std::min(kSegment, problem.width - column);
+  const int64_t ahead = std::max<int64_t>(1, kAheadElements / (heads * columns));
+  return Piece<T>{static_cast<const T*>(job.at.x) + offset(problem.x),
+                  static_cast<T*>(job.at.dx) + offset(problem.dx),
+                  problem.x.strides[0],
+                  problem.x.strides[1],
+                  problem.dx.strides[0],
+                  problem.dx.strides[1],
+                  problem.x.strides[0] * ahead,
+                  heads,
+                  static_cast<size_t>(columns),
+                  job.weights + head * problem.window + group.begin * problem.step + group.inside,
+                  problem.step,
+                  problem.window,
+                  job.streaming};
+}
+
+// A tile of heads, all windows at once.
+template <class T>
+void visit_tile(const Job& job, const Group& group, int64_t slab, int64_t head, int64_t heads,
+                int64_t column, Scratch& scratch) {
+  const View& dy = job.problem.dy;
+  const int64_t windows = group.end - group.begin;
+  const Piece<T> piece = piece_at<T>(job, group, head, heads, column);
+  const T* grads = static_cast<const T*>(job.at.dy) + (group.latest - group.begin) * dy.strides[0] +
+                   head * dy.strides[1] + column;
+  for (int64_t h = 0; h < heads; ++h) {
+    convert_dy(job, grads + h * dy.strides[1], windows, piece.columns,
+               scratch.dy + h * windows * kSegment);
+  }
+  visit_windows(windows, piece, scratch);
+  const int64_t first = group.begin * job.problem.step + group.inside;
+  for (int64_t h = 0; h < heads; ++h) {
+    add_chains(job, slab, head + h, first, windows,
+               scratch.chains + h * windows * kGroup * static_cast<int64_t>(kLanes));
+  }
+}
+
+// Sixteen sums of dx from their FP32 chain, or from FP64 totals where there can be several chains.
+HWY_INLINE F32x16 dx_sums(const Scratch& scratch, size_t at, bool several) {
+  if (!several) return load16(scratch.dx + at);
+  alignas(64) float rounded[kLanes];
+  for (size_t i = 0; i < kLanes; ++i) rounded[i] = static_cast<float>(scratch.totals[at + i]);
+  return load16(rounded);
+}
+
+template <class T>
+void write_dx(const Piece<T>& piece, const Scratch& scratch, bool several) {
+  for (size_t u = 0; u < kTokens; ++u) {
+    T* dx = piece.dx + static_cast<int64_t>(u) * piece.dx_token;
+    size_t c = 0;
+    for (; c + kPair <= piece.columns; c += kPair) {
+      Pair pair;
+      pair.first = dx_sums(scratch, u * kWidest + c, several);
+      pair.second = dx_sums(scratch, u * kWidest + c + kLanes, several);
+      store_pair(pair, dx + c, piece.streaming);
+    }
+    if (c < piece.columns) store16(dx_sums(scratch, u * kWidest + c, several), dx + c);
+  }
+}
+
+// One head with many windows: some of them at a time. Chains of dx end where the number of the
+// window, counted from the latest possible one, is a multiple of kChain.
+template <class T>
+void visit_many(const Job& job, const Group& group, int64_t slab, int64_t head, int64_t column,
+                Scratch& scratch) {
+  constexpr auto kChainWindows = static_cast<int64_t>(kChain);
+  const View& dy = job.problem.dy;
+  const bool several = job.most_windows() > kChainWindows;
+  Piece<T> piece = piece_at<T>(job, group, head, 1, column);
+  std::fill_n(scratch.dx, kGroup * kSegment, 0.0f);
+  if (several) std::fill_n(scratch.totals, kGroup * kSegment, 0.0);
+  for (int64_t a = group.begin; a < group.end;) {
+    const int64_t left = std::min(group.end - a, kChainWindows - a % kChainWindows);
+    const int64_t count = left >= 8 ? 8 : left >= 4 ? 4 : left >= 2 ? 2 : 1;
+    const T* grads = static_cast<const T*>(job.at.dy) + (group.latest - a) * dy.strides[0] +
+                     head * dy.strides[1] + column;
+    convert_dy(job, grads, count, piece.columns, scratch.dy);
+    const auto visit = count == 8   ? visit_some<8, T>
+                       : count == 4 ? visit_some<4, T>
+                       : count == 2 ? visit_some<2, T>
+                                    : visit_some<1, T>;
+    visit(piece, scratch.dy, scratch.chains, scratch.dx);
+    add_chains(job, slab, head, a * job.problem.step + group.inside, count, scratch.chains);
+    a += count;
+    piece.w += count * piece.w_window;
+    if (several && (a == group.end || a % kChainWindows == 0)) {
+      for (size_t i = 0; i < kTokens * kWidest; i += kLanes) {
+        add_to(scratch.totals + i, load16(scratch.dx + i));
+        store_raw(zero16(), scratch.dx + i);
+      }
+    }
+  }
+  write_dx(piece, scratch, several);
+}
+
+// Some heads of one slab of groups.
+template <class T>
+void visit_slab(const Job& job, int64_t slab, int64_t head_begin, int64_t head_end) {
+  const Problem& problem = job.problem;
+  const int64_t begin = slab * job.plan.slab_groups;
+  const int64_t end = std::min(begin + job.plan.slab_groups, problem.groups);
+  std::fill_n(job.totals(slab, head_begin), (head_end - head_begin) * problem.window, 0.0);
+  const int64_t most = job.most_windows();
+  const int64_t tile = most > kMostTogether ? 1 : kTileChains / most;
+  Scratch scratch;
+  auto sequence = std::upper_bound(problem.sequences.begin(), problem.sequences.end(), begin,
+                                   [](int64_t group, const Sequence& candidate) {
+                                     return group < candidate.first_group;
+                                   }) -
+                  1;
+  for (int64_t index = begin; index < end; ++index) {
+    const auto next = sequence + 1;
+    if (next != problem.sequences.end() && index == next->first_group) sequence = next;
+    const Group group = place_group(problem, *sequence, index);
+    for (int64_t head = head_begin; head < head_end; head += tile) {
+      for (int64_t column = 0; column < problem.width; column += kSegment) {
+        if (most > kMostTogether) {
+          visit_many<T>(job, group, slab, head, column, scratch);
+        } else {
+          visit_tile<T>(job, group, slab, head, std::min(tile, head_end - head), column, scratch);
+        }
+      }
+    }
+  }
+  if (job.streaming) hwy::FlushStream();
+}
+
+template <class T>
+HWY_INLINE void write_zeros(T* to, int64_t count, bool streaming) {
+  if (!streaming) {
+    std::memset(static_cast<void*>(to), 0, static_cast<size_t>(count) * sizeof(T));
+    return;
+  }
+  const F32x16 zero = zero16();
+  for (int64_t i = 0; i < count; i += static_cast<int64_t>(kLanes)) stream16(zero, to + i);
+}
+
+// dx of uncovered tokens, numbered over all gaps, in [begin, end).
+template <class T>
+void fill_gaps(const Job& job, int64_t begin, int64_t end) {
+  const Problem& problem = job.problem;
+  const auto& strides = problem.dx.strides;
+  const bool dense_heads = problem.heads == 1 || strides[1] == problem.width;
+  const bool dense_tokens = dense_heads && strides[0] == problem.heads * problem.width;
+  auto gap = std::upper_bound(
+                 problem.gaps.begin(), problem.gaps.end(), begin,
+                 [](int64_t token, const Gap& candidate) { return token < candidate.before; }) -
+             1;
+  while (begin < end) {
+    const int64_t inside = begin - gap->before;
+    const int64_t count = std::min(gap->tokens - inside, end - begin);
+    T* to = static_cast<T*>(job.at.dx) + (gap->token + inside) * strides[0];
+    if (dense_tokens) {
+      write_zeros(to, count * problem.heads * problem.width, job.streaming);
+    } else {
+      const int64_t run = dense_heads ? problem.heads : 1;
+      for (int64_t token = 0; token < count; ++token) {
+        for (int64_t head = 0; head < problem.heads; head += run) {
+          write_zeros(to + token * strides[0] + head * strides[1], run * problem.width,
+                      job.streaming);
+        }
+      }
+    }
+    begin += count;
+    ++gap;
+  }
+  if (job.streaming) hwy::FlushStream();
+}
+
+// FP32 weights of heads [begin, end).
+template <class T>
+void convert_weights(const Job& job, int64_t begin, int64_t end) {
+  const Problem& problem = job.problem;
+  for (int64_t head = begin; head < end; ++head) {
+    const T* from = static_cast<const T*>(job.at.w) + head * problem.w.strides[1];
+    float* to = job.weights + head * problem.window;
+    for (int64_t j = 0; j < problem.window; ++j) to[j] = to_float(from[j * problem.w.strides[0]]);
+  }
+}
+
+// dw of heads [begin, end): the slabs' totals in order.
+template <class T>
+void join_slabs(const Job& job, int64_t begin, int64_t end) {
+  const Problem& problem = job.problem;
+  for (int64_t head = begin; head < end; ++head) {
+    T* to = static_cast<T*>(job.at.dw) + head * problem.dw.strides[1];
+    for (int64_t first = 0; first < problem.window; first += kGroup) {
+      alignas(64) double totals[kTokens] = {};
+      for (int64_t slab = 0; slab < job.plan.slabs; ++slab) {
+        const double* from = job.totals(slab, head) + first;
+        for (size_t i = 0; i < kTokens; ++i) totals[i] += from[i];
+      }
+      for (size_t i = 0; i < kTokens; ++i) {
+        to[(first + static_cast<int64_t>(i)) * problem.dw.strides[0]] =
+            from_float<T>(static_cast<float>(totals[i]));
+      }
+    }
+  }
+}
+
+template <class T>
+void run(const Job& job) {
+  const Problem& problem = job.problem;
+  const Plan& plan = job.plan;
+  const auto visit = [&](int64_t index) {
+    const int64_t visits = plan.slabs * plan.head_blocks;
+    if (index < visits) {
+      const int64_t head = index % plan.head_blocks * plan.block_heads;
+      visit_slab<T>(job, index / plan.head_blocks, head,
+                    std::min(head + plan.block_heads, problem.heads));
+    } else {
+      const int64_t begin = (index - visits) * plan.gap_block;
+      fill_gaps<T>(job, begin, std::min(begin + plan.gap_block, problem.gap_tokens));
+    }
+  };
+  const auto heads_in_blocks = [&](auto&& body) {
+    const auto block = [&](int64_t index) {
+      const int64_t begin = index * plan.joined_heads;
+      body(begin, std::min(begin + plan.joined_heads, problem.heads));
+    };
+    const int64_t blocks = ceil_div(problem.heads, plan.joined_heads);
+    if (plan.serial) {
+      for (int64_t i = 0; i < blocks; ++i) block(i);
+    } else {
+      parallel_blocks(blocks, block);
+    }
+  };
+  const int64_t blocks = plan.slabs * plan.head_blocks + plan.gap_blocks;
+  if (plan.slabs > 0) {
+    heads_in_blocks([&](int64_t begin, int64_t end) { convert_weights<T>(job, begin, end); });
+  }
+  if (plan.serial) {
+    for (int64_t i = 0; i < blocks; ++i) visit(i);
+  } else if (blocks > 0) {
+    parallel_blocks(blocks, visit);
+  }
+  heads_in_blocks([&](int64_t begin, int64_t end) { join_slabs<T>(job, begin, end); });
+}
+
+void run_f16(const Job& job) { run<float16_t>(job); }
+void run_bf16(const Job& job) { run<bfloat16_t>(job); }
+
+}  // namespace
+}  // namespace HWY_NAMESPACE
+}  // namespace aclgrad::nsa_compress_grad
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace aclgrad::nsa_compress_grad {
+namespace {
+
+HWY_EXPORT(run_f16);
+HWY_EXPORT(run_bf16);
+
+// Streaming stores need every row of dx aligned to a cache line.
+bool should_stream(const Problem& problem, const void* dx) {
+  constexpr auto kElement = static_cast<int64_t>(sizeof(uint16_t));
+  constexpr int64_t kLine = 64;
+  const auto lines = [&](int64_t elements) { return elements * kElement % kLine == 0; };
+  return outputs_should_stream(problem.tokens * problem.heads * problem.width * kElement) &&
+         reinterpret_cast<uintptr_t>(dx) % kLine == 0 && lines(problem.width) &&
+         lines(problem.dx.strides[0]) && lines(problem.dx.strides[1]);
+}
+
+}  // namespace
+
+void run_cpu(const Problem& problem, const Plan& plan, const Addresses& at) {
+  const Job job{problem, plan, at, static_cast<float*>(at.weight_region),
+                should_stream(problem, at.dx)};
+  if (problem.x.dtype == ACL_FLOAT16) {
+    HWY_DYNAMIC_DISPATCH(run_f16)(job);
+  } else {
+    HWY_DYNAMIC_DISPATCH(run_bf16)(job);
+  }
+}
+
+}  // namespace aclgrad::nsa_compress_grad
+#endif  // HWY_ONCE

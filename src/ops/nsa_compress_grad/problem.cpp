@@ -1,0 +1,296 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "ops/nsa_compress_grad/problem.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <memory>
+#include <string>
+
+#include "base/checked.h"
+#include "base/verbose.h"
+#include "kernels/cpu/target.h"
+#include "ops/nsa_compress_grad/tree.h"
+#include "tensor/check.h"
+#include "tensor/launch.h"
+#include "tensor/operand.h"
+
+namespace aclgrad::nsa_compress_grad {
+namespace {
+
+constexpr const char* kOp = "aclnnNsaCompressGrad";
+
+// Everything phase one reads of the arguments.
+struct Inputs {
+  Operand dy, x, w, dx, dw;
+  std::vector<int64_t> ends;
+};
+
+// In the order of the signature.
+std::array<const Operand*, 5> tensors(const Inputs& in) {
+  return {&in.dy, &in.x, &in.w, &in.dx, &in.dw};
+}
+
+Status check_null(const Arguments& in) {
+  if (Status s = check::not_null(kOp, "outputGrad", in.output_grad)) return s;
+  if (Status s = check::not_null(kOp, "input", in.input)) return s;
+  if (Status s = check::not_null(kOp, "weight", in.weight)) return s;
+  if (Status s = check::not_null(kOp, "inputGradOut", in.input_grad)) return s;
+  if (Status s = check::not_null(kOp, "weightGradOut", in.weight_grad)) return s;
+  return check_outputs(kOp, in.workspace_size, in.executor);
+}
+
+Status read_handles(const Arguments& in, Inputs& out) {
+  if (Status s = read_tensor(kOp, "outputGrad", in.output_grad, out.dy)) return s;
+  if (Status s = read_tensor(kOp, "input", in.input, out.x)) return s;
+  if (Status s = read_tensor(kOp, "weight", in.weight, out.w)) return s;
+  if (Status s = read_int_array(kOp, "actSeqLenOptionalOptional", in.act_seq_len, out.ends)) {
+    return s;
+  }
+  if (Status s = read_tensor(kOp, "inputGradOut", in.input_grad, out.dx)) return s;
+  return read_tensor(kOp, "weightGradOut", in.weight_grad, out.dw);
+}
+
+Status check_dtypes(const Inputs& in) {
+  if (Status s = check::dtype(kOp, in.dy, {ACL_FLOAT16, ACL_BF16})) return s;
+  for (const Operand* operand : {&in.x, &in.w, &in.dx, &in.dw}) {
+    if (Status s = check::same_dtype(kOp, *operand, in.dy)) return s;
+  }
+  return kOk;
+}
+
+Status check_ranks(const Inputs& in) {
+  for (const Operand* operand : tensors(in)) {
+    const uint64_t rank = operand == &in.w || operand == &in.dw ? 2 : 3;
+    if (Status s = check::rank(kOp, *operand, rank, rank)) return s;
+  }
+  return kOk;
+}
+
+// What the tensors' shapes say about each other.
+Status check_shapes(const Inputs& in) {
+  if (in.x.dim(2) % kGroup != 0) {
+    return fail(kParamInvalid,
+                "%s: input has shape %s; expected a last dim that is a multiple of 16", kOp,
+                shape_text(in.x).c_str());
+  }
+  if (in.dy.dim(1) != in.x.dim(1) || in.dy.dim(2) != in.x.dim(2)) {
+    return fail(
+        kParamInvalid,
+        "%s: outputGrad has shape %s; expected [windows,%lld,%lld], the last two dims being "
+        "those of input %s",
+        kOp, shape_text(in.dy).c_str(), static_cast<long long>(in.x.dim(1)),
+        static_cast<long long>(in.x.dim(2)), shape_text(in.x).c_str());
+  }
+  if (in.w.dim(1) != in.x.dim(1)) {
+    return fail(
+        kParamInvalid,
+        "%s: weight has shape %s; expected [compressBlockSize,%lld], the last dim being the "
+        "second of input %s",
+        kOp, shape_text(in.w).c_str(), static_cast<long long>(in.x.dim(1)),
+        shape_text(in.x).c_str());
+  }
+  if (Status s = check::same_shape(kOp, in.dx, in.x)) return s;
+  return check::same_shape(kOp, in.dw, in.w);
+}
+
+Status check_attributes(const Arguments& in) {
+  const auto check_multiple = [](const char* name, int64_t value) -> Status {
+    if (value > 0 && value % kGroup == 0) return kOk;
+    return fail(kParamInvalid, "%s: %s is %lld; expected a positive multiple of 16", kOp, name,
+                static_cast<long long>(value));
+  };
+  if (Status s = check_multiple("compressBlockSize", in.compress_block_size)) return s;
+  if (Status s = check_multiple("compressStride", in.compress_stride)) return s;
+  if (in.compress_block_size <= in.compress_stride) {
+    return fail(
+        kParamInvalid, "%s: compressBlockSize is %lld; expected more than compressStride %lld", kOp,
+        static_cast<long long>(in.compress_block_size), static_cast<long long>(in.compress_stride));
+  }
+  if (in.act_seq_len_type != 0) {
+    return fail(kParamInvalid,
+                "%s: actSeqLenType is %lld; expected 0 (cumulative ends), only 0 is supported at "
+                "present",
+                kOp, static_cast<long long>(in.act_seq_len_type));
+  }
+  if (in.layout != nullptr && std::strcmp(in.layout, "TND") != 0) {
+    return fail(kParamInvalid, "%s: layoutOptionalOptional is \"%.32s\"; expected null or \"TND\"",
+                kOp, in.layout);
+  }
+  return kOk;
+}
+
+Status check_ends(const Inputs& in) {
+  int64_t before = 0;
+  for (size_t i = 0; i < in.ends.size(); ++i) {
+    const int64_t end = in.ends[i];
+    if (end < before) {
+      return fail(
+          kParamInvalid,
+          "%s: actSeqLenOptionalOptional[%zu] is %lld; expected at least %lld, the ends may "
+          "be neither negative nor decreasing",
+          kOp, i, static_cast<long long>(end), static_cast<long long>(before));
+    }
+    before = end;
+  }
+  if (before > in.x.dim(0)) {
+    return fail(kParamInvalid,
+                "%s: actSeqLenOptionalOptional[%zu] is %lld; expected at most %lld, the tokens of "
+                "input %s",
+                kOp, in.ends.size() - 1, static_cast<long long>(before),
+                static_cast<long long>(in.x.dim(0)), shape_text(in.x).c_str());
+  }
+  return kOk;
+}
+
+// The dims that depend on attributes and on the list.
+Status check_counts(const Arguments& arguments, const Inputs& in, int64_t windows) {
+  const std::array<int64_t, 2> weight = {arguments.compress_block_size, in.x.dim(1)};
+  if (Status s = check::shape(kOp, in.w, weight, "compressBlockSize and the second of input")) {
+    return s;
+  }
+  const std::array<int64_t, 3> grad = {windows, in.x.dim(1), in.x.dim(2)};
+  return check::shape(kOp, in.dy, grad, "the number of windows and the last two of input");
+}
+
+// All checks but those of the launch; the sequences are found on the way.
+Status check_all(const Arguments& arguments, Inputs& in, Problem& problem) {
+  if (Status s = check_null(arguments)) return s;
+  if (Status s = read_handles(arguments, in)) return s;
+  if (Status s = check_dtypes(in)) return s;
+  for (const Operand* operand : tensors(in)) {
+    if (Status s = check::format(kOp, *operand)) return s;
+  }
+  if (Status s = check_ranks(in)) return s;
+  if (Status s = check_shapes(in)) return s;
+  if (Status s = check_attributes(arguments)) return s;
+  if (Status s = check_ends(in)) return s;
+  problem.tokens = in.x.dim(0);
+  problem.heads = in.x.dim(1);
+  problem.width = in.x.dim(2);
+  problem.window = arguments.compress_block_size;
+  problem.step = arguments.compress_stride;
+  if (in.ends.empty()) in.ends.push_back(problem.tokens);
+  place_windows(problem, in.ends);
+  if (Status s = check_counts(arguments, in, problem.windows)) return s;
+  for (const Operand* operand : tensors(in)) {
+    if (Status s = check::sizes(kOp, *operand)) return s;
+  }
+  return kOk;
+}
+
+// "nsa_compress_grad/bf16/65536x4x128-l32-d16", and "-s8" for eight sequences.
+std::string problem_name(const Problem& problem, size_t sequences) {
+  std::string name = std::string("nsa_compress_grad/") + dtype_short_name(problem.x.dtype) + "/" +
+                     std::to_string(problem.tokens) + "x" + std::to_string(problem.heads) + "x" +
+                     std::to_string(problem.width) + "-l" + std::to_string(problem.window) + "-d" +
+                     std::to_string(problem.step);
+  if (sequences != 1) name += "-s" + std::to_string(sequences);
+  return name;
+}
+
+// x (covered rows), dx, dy, w, dw.
+int64_t bytes_moved(const Problem& problem) {
+  const int64_t row = problem.heads * problem.width;
+  const int64_t elements = (problem.groups * kGroup + problem.tokens + problem.windows) * row +
+                           2 * problem.window * problem.heads;
+  return elements * static_cast<int64_t>(sizeof(uint16_t));
+}
+
+}  // namespace
+
+void place_windows(Problem& problem, const std::vector<int64_t>& ends) {
+  const auto add_gap = [&](int64_t token, int64_t tokens) {
+    if (tokens == 0) return;
+    if (!problem.gaps.empty() && problem.gaps.back().token + problem.gaps.back().tokens == token) {
+      problem.gaps.back().tokens += tokens;
+    } else {
+      problem.gaps.push_back({token, tokens, problem.gap_tokens});
+    }
+    problem.gap_tokens += tokens;
+  };
+  int64_t begin = 0;
+  for (const int64_t end : ends) {
+    const int64_t length = end - begin;
+    int64_t covered = 0;
+    if (length >= problem.window) {
+      const int64_t windows = (length - problem.window) / problem.step + 1;
+      covered = (windows - 1) * problem.step + problem.window;
+      problem.sequences.push_back({begin, problem.windows, windows, problem.groups});
+      problem.windows += windows;
+      problem.groups += covered / kGroup;
+    }
+    add_gap(begin + covered, length - covered);
+    begin = end;
+  }
+  add_gap(begin, problem.tokens - begin);
+}
+
+Plan make_plan(const Problem& problem) {
+  Plan plan;
+  const int64_t row = problem.heads * problem.width;
+  plan.joined_heads = std::max<int64_t>(problem.heads, 1);
+  plan.serial = problem.tokens <= kBlockElements / std::max<int64_t>(row, 1);
+  if (row == 0) return plan;
+  plan.gap_block = std::max<int64_t>(1, kGapElements / row);
+  plan.gap_blocks = ceil_div(problem.gap_tokens, plan.gap_block);
+  if (problem.groups == 0) return plan;
+
+  plan.slab_groups = slab_groups(problem.groups, problem.window, problem.heads, problem.width);
+  plan.slabs = ceil_div(problem.groups, plan.slab_groups);
+  // Few slabs of many heads: the heads are shared too.
+  const int64_t slab_elements = std::min(plan.slab_groups, problem.groups) * kGroup * row;
+  const int64_t wanted = std::clamp<int64_t>(slab_elements / kBlockElements, 1,
+                                             std::min(problem.heads, kMostSlabs / plan.slabs));
+  plan.block_heads = ceil_div(problem.heads, wanted);
+  plan.head_blocks = ceil_div(problem.heads, plan.block_heads);
+  const int64_t joined = problem.window * plan.slabs;
+  plan.joined_heads = std::clamp<int64_t>(kJoinedTotals / joined, 1, problem.heads);
+
+  const int64_t weights = problem.heads * problem.window;
+  plan.weight_bytes = weights * static_cast<int64_t>(sizeof(float));
+  plan.partial_bytes = plan.slabs * weights * static_cast<int64_t>(sizeof(double));
+  return plan;
+}
+
+Status parse(const Arguments& arguments, Launch& launch) {
+  Inputs in;
+  const auto problem = std::make_shared<Problem>();
+  if (Status s = check_all(arguments, in, *problem)) return s;
+
+  const int dy = launch.input(in.dy, rows_of(1));
+  const int x = launch.input(in.x, rows_of(1));
+  const int w = launch.input(in.w, kAnyStrides);
+  const int dx = launch.output(in.dx, rows_of(1));
+  const int dw = launch.output(in.dw, kAnyStrides);
+  launch.allow_in_place(dx, x);
+  problem->dy = launch.view(dy);
+  problem->x = launch.view(x);
+  problem->w = launch.view(w);
+  problem->dx = launch.view(dx);
+  problem->dw = launch.view(dw);
+
+  if (aclgrad_verbose()) {
+    launch.describe(problem_name(*problem, in.ends.size()), bytes_moved(*problem),
+                    aclgrad_active_target());
+  }
+  if (problem->heads == 0) return kOk;
+
+  const Plan plan = make_plan(*problem);
+  const int weight_region = launch.book(plan.weight_bytes);
+  const int partial_region = launch.book(plan.partial_bytes);
+  launch.call([=, problem = std::shared_ptr<const Problem>(problem)](const Run& run) {
+    Addresses at;
+    at.dy = run.address(dy);
+    at.x = run.address(x);
+    at.w = run.address(w);
+    at.dx = run.address(dx);
+    at.dw = run.address(dw);
+    at.weight_region = run.region(weight_region);
+    at.partial_region = run.region(partial_region);
+    run_cpu(*problem, plan, at);
+  });
+  return kOk;
+}
+
+}  // namespace aclgrad::nsa_compress_grad

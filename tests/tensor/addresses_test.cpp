@@ -165,6 +165,36 @@ TEST(Bounds, DeadAndHostAddressesAreRefused) {
   ASSERT_EQ(aclrtFreeHost(host), 0);
 }
 
+// Phase one saw them alive; what it found does not outlive a change of the allocations.
+TEST(Bounds, MemoryFreedBetweenThePhasesIsRefused) {
+  const DeviceMemory other(4096);
+  const Handle out({8}, {1}, other.get());
+  for (int i = 0; i < 3; ++i) {
+    void* memory = nullptr;
+    ASSERT_EQ(aclrtMalloc(&memory, 4096, ACL_MEM_MALLOC_HUGE_FIRST), 0);
+    const Handle x({8}, {1}, memory);
+    aclOpExecutor* const repeated = planned({.x = x.get(), .out = out.get()}).executor;
+    ASSERT_EQ(aclSetAclOpExecutorRepeatable(repeated), 0);
+    EXPECT_EQ(execute(nullptr, 0, repeated, stream()), 0) << take_message();
+    aclOpExecutor* const once = planned({.x = x.get(), .out = out.get()}).executor;
+    ASSERT_EQ(aclrtFree(memory), 0);
+    for (aclOpExecutor* const executor : {once, repeated}) {
+      EXPECT_EQ(execute(nullptr, 0, executor, stream()), 161002);
+      expect_message(take_message(), {"aclnnScaleAdd: x", "freed"});
+    }
+    // Other memory, at the same place or not, is judged anew.
+    ASSERT_EQ(aclrtMalloc(&memory, 8, ACL_MEM_MALLOC_HUGE_FIRST), 0);
+    ASSERT_EQ(aclSetRawTensorAddr(x.get(), static_cast<uint8_t*>(memory) + 48), 0);
+    EXPECT_EQ(execute(nullptr, 0, repeated, stream()), 161002);
+    expect_message(take_message(), {"aclnnScaleAdd: x", "[-48, 16), the 64 bytes"});
+    ASSERT_EQ(aclSetRawTensorAddr(x.get(), memory), 0);
+    EXPECT_EQ(execute(nullptr, 0, repeated, stream()), 0) << take_message();
+    ASSERT_EQ(aclrtSynchronizeStream(stream()), 0);
+    ASSERT_EQ(aclrtFree(memory), 0);
+    EXPECT_EQ(aclDestroyAclOpExecutor(repeated), 0);
+  }
+}
+
 TEST(Bounds, NullAddressesAreRefusedByPhaseTwoOnly) {
   const DeviceMemory other(4096);
   const Handle x({8}, {1}, nullptr), out({8}, {1}, other.get());

@@ -74,7 +74,7 @@ inline Status fill_launch(const ScaleAdd& in, const std::array<Operand, 5>& oper
   const int64_t book = in.book;
   const bool report = in.report;
   launch.call([=](const Run& run) {
-    std::memset(run.region(region), 0x77, static_cast<size_t>(book));
+    if (book > 0) std::memset(run.region(region), 0x77, static_cast<size_t>(book));
     const int64_t count = views[0].numel();
     for (int64_t i = 0; i < count; ++i) {
       const float from = load_float(element(views[0], run.address(x), i));

@@ -118,18 +118,17 @@ Status destroy_context(aclrtContext context) {
   return report_errors(kName, std::move(errors));
 }
 
-Status check_option(const char* function, aclSysParamOpt option) {
+Status check_option(const char* function, int option) {
   if (SystemParameters::known(option)) return kOk;
   return fail(ACL_ERROR_INVALID_PARAM, "%s: opt is %d, expected an aclSysParamOpt", function,
-              static_cast<int>(option));
+              option);
 }
 
-Status read_option(const char* function, const SystemParameters& parameters, aclSysParamOpt option,
+Status read_option(const char* function, const SystemParameters& parameters, int option,
                    int64_t* value) {
   const std::optional<int64_t> set = parameters.get(option);
   if (!set) {
-    return fail(ACL_ERROR_RT_SYSPARAMOPT_NOT_SET, "%s: opt %d was never set", function,
-                static_cast<int>(option));
+    return fail(ACL_ERROR_RT_SYSPARAMOPT_NOT_SET, "%s: opt %d was never set", function, option);
   }
   *value = *set;
   return kOk;
@@ -146,7 +145,7 @@ Status enable_peer(int32_t peer, uint32_t flags) {
               peer);
 }
 
-Status set_saturation(aclrtFloatOverflowMode mode) {
+Status set_saturation(int mode) {
   constexpr const char* kName = "aclrtSetDeviceSatMode";
   switch (mode) {
     case ACL_RT_OVERFLOW_MODE_INFNAN:
@@ -156,7 +155,7 @@ Status set_saturation(aclrtFloatOverflowMode mode) {
                   "%s: mode is SATURATION, expected INFNAN: operators overflow to Inf", kName);
     default:
       return fail(ACL_ERROR_INVALID_PARAM, "%s: mode is %d, expected ACL_RT_OVERFLOW_MODE_INFNAN",
-                  kName, static_cast<int>(mode));
+                  kName, mode);
   }
 }
 
@@ -257,47 +256,47 @@ aclError aclrtCtxGetCurrentDefaultStream(aclrtStream* stream) {
 
 aclError aclrtCtxSetSysParamOpt(aclSysParamOpt opt, int64_t value) {
   constexpr const char* kName = "aclrtCtxSetSysParamOpt";
-  return guarded(kName, ACL_ERROR_BAD_ALLOC, [&] {
-    if (const Status status = check_option(kName, opt)) return status;
+  return guarded(kName, ACL_ERROR_BAD_ALLOC, [option = static_cast<int>(opt), value] {
+    if (const Status status = check_option(kName, option)) return status;
     Status refusal = kOk;
     const ContextTable::Pin context = contexts::require_current(kName, refusal);
-    if (context) context->parameters.set(opt, value);
+    if (context) context->parameters.set(option, value);
     return refusal;
   });
 }
 
 aclError aclrtCtxGetSysParamOpt(aclSysParamOpt opt, int64_t* value) {
   constexpr const char* kName = "aclrtCtxGetSysParamOpt";
-  return guarded(kName, ACL_ERROR_BAD_ALLOC, [&] {
+  return guarded(kName, ACL_ERROR_BAD_ALLOC, [option = static_cast<int>(opt), value] {
     if (value == nullptr) return null_parameter(kName, "value");
-    if (const Status status = check_option(kName, opt)) return status;
+    if (const Status status = check_option(kName, option)) return status;
     Status refusal = kOk;
     const ContextTable::Pin context = contexts::require_current(kName, refusal);
-    return context ? read_option(kName, context->parameters, opt, value) : refusal;
+    return context ? read_option(kName, context->parameters, option, value) : refusal;
   });
 }
 
 aclError aclrtSetSysParamOpt(aclSysParamOpt opt, int64_t value) {
   constexpr const char* kName = "aclrtSetSysParamOpt";
-  return guarded(kName, ACL_ERROR_BAD_ALLOC, [&] {
-    if (const Status status = check_option(kName, opt)) return status;
-    process_parameters.set(opt, value);
+  return guarded(kName, ACL_ERROR_BAD_ALLOC, [option = static_cast<int>(opt), value] {
+    if (const Status status = check_option(kName, option)) return status;
+    process_parameters.set(option, value);
     return kOk;
   });
 }
 
 aclError aclrtGetSysParamOpt(aclSysParamOpt opt, int64_t* value) {
   constexpr const char* kName = "aclrtGetSysParamOpt";
-  return guarded(kName, ACL_ERROR_BAD_ALLOC, [&] {
+  return guarded(kName, ACL_ERROR_BAD_ALLOC, [option = static_cast<int>(opt), value] {
     if (value == nullptr) return null_parameter(kName, "value");
-    if (const Status status = check_option(kName, opt)) return status;
-    return read_option(kName, process_parameters, opt, value);
+    if (const Status status = check_option(kName, option)) return status;
+    return read_option(kName, process_parameters, option, value);
   });
 }
 
 aclError aclrtSetDeviceSatMode(aclrtFloatOverflowMode mode) {
   return guarded("aclrtSetDeviceSatMode", ACL_ERROR_BAD_ALLOC,
-                 [&] { return set_saturation(mode); });
+                 [number = static_cast<int>(mode)] { return set_saturation(number); });
 }
 
 aclError aclrtDeviceCanAccessPeer(int32_t* canAccessPeer, int32_t deviceId, int32_t peerDeviceId) {

@@ -92,7 +92,7 @@ Status check_range(const char* function, const char* name, const void* address, 
   return kOk;
 }
 
-bool valid_kind(aclrtMemcpyKind kind) {
+bool valid_kind(int kind) {
   return kind >= ACL_MEMCPY_HOST_TO_HOST && kind <= ACL_MEMCPY_INTER_DEVICE_TO_DEVICE;
 }
 
@@ -101,7 +101,7 @@ struct Copy {
   size_t most;
   const void* from;
   size_t count;
-  aclrtMemcpyKind kind;
+  int kind;  // an aclrtMemcpyKind, if it is one
 };
 
 // `nothing`: the call is done. `pageable`: a side is host memory that the library did not allocate.
@@ -118,7 +118,7 @@ Status check_copy(const char* function, const Copy& copy, bool& nothing, bool& p
   if (nothing) return kOk;
   if (!valid_kind(copy.kind)) {
     return fail(ACL_ERROR_INVALID_PARAM, "%s: kind is %d, expected an aclrtMemcpyKind", function,
-                static_cast<int>(copy.kind));
+                copy.kind);
   }
   if (const Status status = check_range(function, "dst", copy.to, copy.count, &pageable)) {
     return status;
@@ -216,16 +216,14 @@ aclError aclrtFreeHost(void* hostPtr) {
 
 aclError aclrtMemcpy(void* dst, size_t destMax, const void* src, size_t count,
                      aclrtMemcpyKind kind) {
-  return guarded("aclrtMemcpy", ACL_ERROR_BAD_ALLOC, [&] {
-    return copy_now({dst, destMax, src, count, kind});
-  });
+  const Copy copy{dst, destMax, src, count, static_cast<int>(kind)};
+  return guarded("aclrtMemcpy", ACL_ERROR_BAD_ALLOC, [&] { return copy_now(copy); });
 }
 
 aclError aclrtMemcpyAsync(void* dst, size_t destMax, const void* src, size_t count,
                           aclrtMemcpyKind kind, aclrtStream stream) {
-  return guarded("aclrtMemcpyAsync", ACL_ERROR_BAD_ALLOC, [&] {
-    return copy_later({dst, destMax, src, count, kind}, stream);
-  });
+  const Copy copy{dst, destMax, src, count, static_cast<int>(kind)};
+  return guarded("aclrtMemcpyAsync", ACL_ERROR_BAD_ALLOC, [&] { return copy_later(copy, stream); });
 }
 
 aclError aclrtMemset(void* devPtr, size_t maxCount, int32_t value, size_t count) {
@@ -251,12 +249,12 @@ aclError aclrtMemsetAsync(void* devPtr, size_t maxCount, int32_t value, size_t c
 
 aclError aclrtGetMemInfo(aclrtMemAttr attr, size_t* free, size_t* total) {
   constexpr const char* kName = "aclrtGetMemInfo";
-  return guarded(kName, ACL_ERROR_BAD_ALLOC, [&] {
+  return guarded(kName, ACL_ERROR_BAD_ALLOC, [number = static_cast<int>(attr), free, total] {
     if (free == nullptr) return null_parameter(kName, "free");
     if (total == nullptr) return null_parameter(kName, "total");
-    if (attr < ACL_DDR_MEM || attr > ACL_MEM_P2P_HUGE1G) {
+    if (number < ACL_DDR_MEM || number > ACL_MEM_P2P_HUGE1G) {
       return fail(ACL_ERROR_INVALID_PARAM, "%s: attr is %d, expected an aclrtMemAttr", kName,
-                  static_cast<int>(attr));
+                  number);
     }
     const MemoryInfo info = backend().memory_info();
     *free = info.free;

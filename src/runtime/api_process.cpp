@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The C boundary: start and stop, versions, attributes, messages, half floats.
+// The C boundary: start and stop, versions, attributes, messages, half floats. Here as in the other
+// api files, an enumeration becomes an int at once: a C program may pass any number.
 #include <sys/stat.h>
 
 #include <array>
@@ -78,7 +79,7 @@ Status finalize_reference(uint64_t* count) {
 constexpr std::array<aclCannAttr, 3> kAttributes{ACL_CANN_ATTR_INF_NAN, ACL_CANN_ATTR_BF16,
                                                  ACL_CANN_ATTR_JIT_COMPILE};
 
-Status attribute(aclCannAttr name, int32_t* value) {
+Status attribute(int name, int32_t* value) {
   if (value == nullptr) return null_parameter("aclGetCannAttribute", "value");
   switch (name) {
     case ACL_CANN_ATTR_INF_NAN:
@@ -91,11 +92,11 @@ Status attribute(aclCannAttr name, int32_t* value) {
     default:
       return fail(ACL_ERROR_INVALID_PARAM,
                   "aclGetCannAttribute: cannAttr is %d, expected one of aclGetCannAttributeList",
-                  static_cast<int>(name));
+                  name);
   }
 }
 
-Status capability(uint32_t device, aclDeviceInfo info, int64_t* value) {
+Status capability(uint32_t device, int info, int64_t* value) {
   constexpr const char* kName = "aclGetDeviceCapability";
   if (value == nullptr) return null_parameter(kName, "value");
   if (device >= static_cast<uint32_t>(settings().devices)) {
@@ -112,15 +113,14 @@ Status capability(uint32_t device, aclDeviceInfo info, int64_t* value) {
       return kOk;
     default:
       return fail(ACL_ERROR_INVALID_PARAM,
-                  "%s: deviceInfo is %d, expected an ACL_DEVICE_INFO_ name", kName,
-                  static_cast<int>(info));
+                  "%s: deviceInfo is %d, expected an ACL_DEVICE_INFO_ name", kName, info);
   }
 }
 
-Status check_level(const char* function, aclrtLastErrLevel level) {
+Status check_level(const char* function, int level) {
   if (level == ACL_RT_THREAD_LEVEL) return kOk;
   return fail(ACL_ERROR_INVALID_PARAM, "%s: level is %d, expected ACL_RT_THREAD_LEVEL", function,
-              static_cast<int>(level));
+              level);
 }
 
 // One line of a program's own log, shown with ACLGRAD_VERBOSE=1.
@@ -196,8 +196,8 @@ aclError aclsysGetVersionStr(char* pkgName, char* versionStr) {
 const char* aclGetRecentErrMsg(void) { return take_messages(); }
 
 aclError aclrtGetLastError(aclrtLastErrLevel level) {
-  return guarded("aclrtGetLastError", ACL_ERROR_BAD_ALLOC, [&] {
-    if (const Status status = check_level("aclrtGetLastError", level)) return status;
+  return guarded("aclrtGetLastError", ACL_ERROR_BAD_ALLOC, [number = static_cast<int>(level)] {
+    if (const Status status = check_level("aclrtGetLastError", number)) return status;
     const Status last = last_error();
     reset_last_error();
     return last;
@@ -205,8 +205,8 @@ aclError aclrtGetLastError(aclrtLastErrLevel level) {
 }
 
 aclError aclrtPeekAtLastError(aclrtLastErrLevel level) {
-  return guarded("aclrtPeekAtLastError", ACL_ERROR_BAD_ALLOC, [&] {
-    if (const Status status = check_level("aclrtPeekAtLastError", level)) return status;
+  return guarded("aclrtPeekAtLastError", ACL_ERROR_BAD_ALLOC, [number = static_cast<int>(level)] {
+    if (const Status status = check_level("aclrtPeekAtLastError", number)) return status;
     return last_error();
   });
 }
@@ -222,7 +222,7 @@ void aclAppLog(aclLogLevel logLevel, const char* func, const char* file, uint32_
 
 aclError aclGetCannAttribute(aclCannAttr cannAttr, int32_t* value) {
   return guarded("aclGetCannAttribute", ACL_ERROR_BAD_ALLOC,
-                 [&] { return attribute(cannAttr, value); });
+                 [name = static_cast<int>(cannAttr), value] { return attribute(name, value); });
 }
 
 aclError aclGetCannAttributeList(const aclCannAttr** cannAttrList, size_t* num) {
@@ -237,7 +237,9 @@ aclError aclGetCannAttributeList(const aclCannAttr** cannAttrList, size_t* num) 
 
 aclError aclGetDeviceCapability(uint32_t deviceId, aclDeviceInfo deviceInfo, int64_t* value) {
   return guarded("aclGetDeviceCapability", ACL_ERROR_BAD_ALLOC,
-                 [&] { return capability(deviceId, deviceInfo, value); });
+                 [deviceId, info = static_cast<int>(deviceInfo), value] {
+                   return capability(deviceId, info, value);
+                 });
 }
 
 size_t aclDataTypeSize(aclDataType dataType) { return dtype_size(dataType); }

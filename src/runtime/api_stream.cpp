@@ -87,14 +87,13 @@ Status synchronize_stream(const char* function, aclrtStream handle, int32_t time
   return report_errors(function, stream.take_errors(last));
 }
 
-Status launch_callback(aclrtCallback callback, void* data, aclrtCallbackBlockType block,
-                       aclrtStream handle) {
+Status launch_callback(aclrtCallback callback, void* data, int block, aclrtStream handle) {
   constexpr const char* kName = "aclrtLaunchCallback";
   if (callback == nullptr) return null_parameter(kName, "fn");
   if (block != ACL_CALLBACK_NO_BLOCK && block != ACL_CALLBACK_BLOCK) {
     return fail(ACL_ERROR_INVALID_PARAM,
                 "%s: blockType is %d, expected ACL_CALLBACK_NO_BLOCK or ACL_CALLBACK_BLOCK", kName,
-                static_cast<int>(block));
+                block);
   }
   Status refusal = kOk;
   const StreamTable::Pin pin = resolve(kName, handle, refusal);
@@ -211,7 +210,9 @@ aclError aclrtProcessReport(int32_t timeout) {
 aclError aclrtLaunchCallback(aclrtCallback fn, void* userData, aclrtCallbackBlockType blockType,
                              aclrtStream stream) {
   return guarded("aclrtLaunchCallback", ACL_ERROR_BAD_ALLOC,
-                 [&] { return launch_callback(fn, userData, blockType, stream); });
+                 [=, block = static_cast<int>(blockType)] {
+                   return launch_callback(fn, userData, block, stream);
+                 });
 }
 
 }  // extern "C"

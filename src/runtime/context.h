@@ -21,14 +21,14 @@ namespace aclgrad {
 class SystemParameters {
  public:
   static constexpr size_t kCount = 4;
-  static constexpr bool known(aclSysParamOpt option) {
+  static constexpr bool known(int option) {
     return option >= ACL_OPT_DETERMINISTIC && option <= ACL_OPT_ENABLE_KERNEL_EARLY_START;
   }
-  void set(aclSysParamOpt option, int64_t value) {
+  void set(int option, int64_t value) {
     const std::lock_guard lock(mutex_);
     values_[static_cast<size_t>(option)] = value;
   }
-  std::optional<int64_t> get(aclSysParamOpt option) const {
+  std::optional<int64_t> get(int option) const {
     const std::lock_guard lock(mutex_);
     return values_[static_cast<size_t>(option)];
   }

@@ -213,10 +213,10 @@ TEST_F(DeviceTest, SystemParameters) {
   EXPECT_EQ(aclrtSetSysParamOpt(ACL_OPT_STRONG_CONSISTENCY, 1), 0);
   EXPECT_EQ(aclrtGetSysParamOpt(ACL_OPT_STRONG_CONSISTENCY, &value), 0);
   EXPECT_EQ(value, 1);
-  const auto wrong = out_of_range<aclSysParamOpt>(17);
-  expect_refused(aclrtCtxSetSysParamOpt(wrong, 1), ACL_ERROR_INVALID_PARAM,
-                 "aclrtCtxSetSysParamOpt");
-  expect_refused(aclrtSetSysParamOpt(wrong, 1), ACL_ERROR_INVALID_PARAM, "aclrtSetSysParamOpt");
+  expect_refused(aclrtCtxSetSysParamOpt(out_of_range<aclSysParamOpt>(17), 1),
+                 ACL_ERROR_INVALID_PARAM, "aclrtCtxSetSysParamOpt");
+  expect_refused(aclrtSetSysParamOpt(out_of_range<aclSysParamOpt>(17), 1), ACL_ERROR_INVALID_PARAM,
+                 "aclrtSetSysParamOpt");
 }
 
 TEST_F(DeviceTest, SaturationMode) {

@@ -115,7 +115,7 @@ struct Counted {
 };
 
 TEST(HandleTable, PinKeepsTheObjectAlive) {
-  HandleTable<Counted> table{Kind::kTensor};
+  static HandleTable<Counted> table{Kind::kTensor};
   std::atomic<int> count{0};
   void* handle = table.create(&count);
   {
@@ -135,8 +135,8 @@ TEST(HandleTable, PinKeepsTheObjectAlive) {
 }
 
 TEST(HandleTable, KindsAndForeignPointers) {
-  HandleTable<Counted> tensors{Kind::kTensor};
-  HandleTable<Counted> events{Kind::kEvent};
+  static HandleTable<Counted> tensors{Kind::kTensor};
+  static HandleTable<Counted> events{Kind::kEvent};
   std::atomic<int> count{0};
   void* tensor = tensors.create(&count);
   EXPECT_FALSE(events.pin(tensor));

@@ -116,8 +116,8 @@ TEST_F(MemoryTest, CopyRulesInTheirOrder) {
   auto* dead = static_cast<char*>(make_memory(100));
   ASSERT_EQ(aclrtFree(dead), 0);
   char local[256] = {1, 2, 3};
-  const auto down = ACL_MEMCPY_HOST_TO_DEVICE;
-  const auto wrong = out_of_range<aclrtMemcpyKind>(77);
+  constexpr int down = ACL_MEMCPY_HOST_TO_DEVICE;
+  constexpr int wrong = 77;
   const aclError invalid = ACL_ERROR_INVALID_PARAM;
   const aclError range = ACL_ERROR_RT_PARAM_INVALID;
   struct Row {
@@ -125,7 +125,7 @@ TEST_F(MemoryTest, CopyRulesInTheirOrder) {
     size_t most;
     const void* from;
     size_t count;
-    aclrtMemcpyKind kind;
+    int kind;
     aclError expected;
   };
   const Row rows[] = {{nullptr, 0, nullptr, 0, wrong, 0},
@@ -134,7 +134,7 @@ TEST_F(MemoryTest, CopyRulesInTheirOrder) {
                       {memory, 7, local, 8, wrong, range},
                       {dead, 8, dead, 8, wrong, 0},
                       {memory, 8, local, 8, wrong, invalid},
-                      {memory, 8, local, 8, out_of_range<aclrtMemcpyKind>(-1), invalid},
+                      {memory, 8, local, 8, -1, invalid},
                       {memory, 160, local, 160, down, 0},
                       {memory, 161, local, 161, down, range},
                       {memory + 32, 128, local, 128, down, 0},
@@ -149,11 +149,12 @@ TEST_F(MemoryTest, CopyRulesInTheirOrder) {
   for (const Row& row : rows) {
     const size_t index = static_cast<size_t>(&row - rows);
     SCOPED_TRACE(index);
-    const aclError now = aclrtMemcpy(row.to, row.most, row.from, row.count, row.kind);
+    const aclError now =
+        aclrtMemcpy(row.to, row.most, row.from, row.count, out_of_range<aclrtMemcpyKind>(row.kind));
     EXPECT_EQ(now, row.expected);
     EXPECT_EQ(contains(messages(), "aclrtMemcpy: "), row.expected != 0);
-    const aclError later =
-        aclrtMemcpyAsync(row.to, row.most, row.from, row.count, row.kind, stream);
+    const aclError later = aclrtMemcpyAsync(row.to, row.most, row.from, row.count,
+                                            out_of_range<aclrtMemcpyKind>(row.kind), stream);
     EXPECT_EQ(later, row.expected);
     EXPECT_EQ(contains(messages(), "aclrtMemcpyAsync: "), row.expected != 0);
   }

@@ -109,7 +109,7 @@ TEST_F(MisuseTest, Events) {
   all.push_back(nullptr);
   for (void* bad : all) {
     aclrtEventStatus status = ACL_EVENT_STATUS_RESERVED;
-    auto recorded = out_of_range<aclrtEventRecordedStatus>(7);
+    auto recorded = ACL_EVENT_RECORDED_STATUS_NOT_READY;
     aclrtEventWaitStatus waited = ACL_EVENT_WAIT_STATUS_RESERVED;
     float ms = -7;
     uint64_t timestamp = 7;
@@ -126,7 +126,7 @@ TEST_F(MisuseTest, Events) {
          {"aclrtEventGetTimestamp", [&] { return aclrtEventGetTimestamp(bad, &timestamp); }}},
         bad == nullptr ? kNull : ACL_ERROR_RT_PARAM_INVALID);
     EXPECT_EQ(status, ACL_EVENT_STATUS_RESERVED);
-    EXPECT_EQ(recorded, out_of_range<aclrtEventRecordedStatus>(7));
+    EXPECT_EQ(recorded, ACL_EVENT_RECORDED_STATUS_NOT_READY);
     EXPECT_EQ(waited, ACL_EVENT_WAIT_STATUS_RESERVED);
     EXPECT_EQ(ms, -7);
     EXPECT_EQ(timestamp, 7u);

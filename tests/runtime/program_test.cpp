@@ -6,7 +6,6 @@
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
-#include <regex>
 
 #include "scene.h"
 
@@ -41,7 +40,8 @@ Outcome run(const std::string& scenario, const std::string& environment = "") {
 }
 
 TEST(Program, ForkedChildIsRefused) {
-  const Outcome outcome = run("forked");
+  // In a child the worker's stack is gone, and with it the last reference to what it was running.
+  const Outcome outcome = run("forked", "ASAN_OPTIONS=detect_leaks=0");
   EXPECT_EQ(outcome.status, 0) << outcome.output;
   EXPECT_LT(outcome.seconds, 20);
 }
@@ -112,10 +112,12 @@ TEST(Knobs, WrongValuesAreNamedOnceAndIgnored) {
         "ACL_LAUNCH_BLOCKING=true"}) {
     const Outcome outcome = run("environment", setting);
     EXPECT_EQ(outcome.status, 0);
-    const std::regex line("aclgrad: " + std::string(setting) + " ignored; expected [^\n]+\n");
-    std::smatch match;
-    ASSERT_TRUE(std::regex_search(outcome.output, match, line)) << setting << outcome.output;
-    EXPECT_EQ(match.prefix().str() + match.suffix().str(), plain) << setting;
+    const std::string line = "aclgrad: " + std::string(setting) + " ignored; expected ";
+    const size_t begin = outcome.output.find(line);
+    ASSERT_NE(begin, std::string::npos) << setting << ": " << outcome.output;
+    const size_t end = outcome.output.find('\n', begin) + 1;
+    EXPECT_GT(end, begin + line.size() + 1);
+    EXPECT_EQ(outcome.output.substr(0, begin) + outcome.output.substr(end), plain) << setting;
   }
 }
 

@@ -35,8 +35,10 @@ void print_table(const std::vector<Result>& results) {
                 r.error);
   }
   std::printf(
-      "time: both phases and the synchronise, median of 7 runs; GB/s: inputs read once and outputs\n"
-      "written once; error: the largest of all elements against float64, 1 being what is promised\n");
+      "time: both phases and the synchronise, median of 7 runs; GB/s: inputs read once and "
+      "outputs\n"
+      "written once; error: the largest of all elements against float64, 1 being what is "
+      "promised\n");
 }
 
 int run(const std::string& path) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What of the text each operator gets:
-//   LayerNormBackward            one row a word: its vector in a table, and that row's own statistics
-//   EmbeddingDenseBackward       the words as indices into the vocabulary
+//   LayerNormBackward            one row a word: its vector in a table, and that row's own
+//   statistics EmbeddingDenseBackward       the words as indices into the vocabulary
 //   ScaledMaskedSoftmaxBackward  causal attention inside each line; words past its end are masked
 //   GroupedBiasAddGrad           one row a line, grouped by the text's books or parts
 //   NsaCompressGrad              the chapters as sequences of words
@@ -99,9 +99,9 @@ Result layer_norm_backward(const Text& text, aclDataType dtype) {
       aclnnLayerNormBackward);
   static_cast<void>(aclDestroyIntArray(normalized));
   static_cast<void>(aclDestroyBoolArray(mask));
-  const auto exact = layer_norm_backward::reference(static_cast<size_t>(rows), kWidth, dy.values(),
-                                                    values, mean.values(), rstd.values(),
-                                                    gamma.values());
+  const auto exact =
+      layer_norm_backward::reference(static_cast<size_t>(rows), kWidth, dy.values(), values,
+                                     mean.values(), rstd.values(), gamma.values());
   const auto terms = static_cast<double>(rows);
   out.error = std::max({largest_error(dx, exact.dx, exact.dx_magnitude, kWidth),
                         largest_error(dgamma, exact.dgamma, exact.dgamma_magnitude, terms),
@@ -116,15 +116,16 @@ Result embedding_dense_backward(const Text& text, aclDataType dtype) {
   dy.fill([](size_t i) { return noise(i, 3); });
   indices.fill([&](size_t i) { return static_cast<double>(text.words[i]); });
   Result out;
-  out.shape = dims_text({words, kWidth}) + " to " + dims_text({text.vocabulary, kWidth}) + " (words)";
+  out.shape =
+      dims_text({words, kWidth}) + " to " + dims_text({text.vocabulary, kWidth}) + " (words)";
   out.bytes = static_cast<int64_t>(dy.size() + indices.size() + dw.size());
   constexpr uint64_t kNoPadding = ~uint64_t{0};
   out.seconds = time_runs(
       "aclnnEmbeddingDenseBackward",
       [&](uint64_t* size, aclOpExecutor** executor) {
         return aclnnEmbeddingDenseBackwardGetWorkspaceSize(
-            dy.handle(), indices.handle(), static_cast<uint64_t>(text.vocabulary), kNoPadding, false,
-            dw.handle(), size, executor);
+            dy.handle(), indices.handle(), static_cast<uint64_t>(text.vocabulary), kNoPadding,
+            false, dw.handle(), size, executor);
       },
       aclnnEmbeddingDenseBackward);
   embedding_dense_backward::ReferenceProblem problem;
@@ -133,8 +134,7 @@ Result embedding_dense_backward(const Text& text, aclDataType dtype) {
   problem.dy = dy.values();
   problem.indices = indices.values();
   const auto exact = embedding_dense_backward::reference(problem);
-  out.error =
-      largest_error(dw, exact.dw, exact.magnitude, static_cast<double>(exact.most_terms));
+  out.error = largest_error(dw, exact.dw, exact.magnitude, static_cast<double>(exact.most_terms));
   return out;
 }
 
@@ -174,14 +174,14 @@ Result scaled_masked_softmax_backward(const Text& text, aclDataType dtype) {
   out.seconds = time_runs(
       "aclnnScaledMaskedSoftmaxBackward",
       [&](uint64_t* size, aclOpExecutor** executor) {
-        return aclnnScaledMaskedSoftmaxBackwardGetWorkspaceSize(dy.handle(), y.handle(),
-                                                                mask.handle(), scale, false,
-                                                                dx.handle(), size, executor);
+        return aclnnScaledMaskedSoftmaxBackwardGetWorkspaceSize(
+            dy.handle(), y.handle(), mask.handle(), scale, false, dx.handle(), size, executor);
       },
       aclnnScaledMaskedSoftmaxBackward);
   const auto batches = static_cast<size_t>(lines);
-  const auto exact = scaled_masked_softmax_backward::reference(
-      {batches, kHeads, kLength, kLength, batches, 1}, dy.values(), y.values(), mask.values(), scale);
+  const auto exact =
+      scaled_masked_softmax_backward::reference({batches, kHeads, kLength, kLength, batches, 1},
+                                                dy.values(), y.values(), mask.values(), scale);
   out.error = largest_error(dx, exact.dx, exact.dx_magnitude, kLength);
   return out;
 }
@@ -195,7 +195,8 @@ Result grouped_bias_add_grad(const Text& text, aclDataType dtype) {
     ends.push_back(lines);
   }
   const auto parts = static_cast<int64_t>(ends.size());
-  Array dy({lines, kColumns}, dtype), group_idx({parts}, ACL_INT64), dbias({parts, kColumns}, dtype);
+  Array dy({lines, kColumns}, dtype), group_idx({parts}, ACL_INT64),
+      dbias({parts, kColumns}, dtype);
   dy.fill([](size_t i) { return noise(i, 5); });
   group_idx.fill([&](size_t i) { return static_cast<double>(ends[i]); });
   Result out;
@@ -210,12 +211,48 @@ Result grouped_bias_add_grad(const Text& text, aclDataType dtype) {
       aclnnGroupedBiasAddGrad);
   const auto exact = grouped_bias_add_grad::reference(
       kColumns, dy.values(), grouped_bias_add_grad::named_groups(ends, false, lines));
-  out.error =
-      largest_error(dbias, exact.dbias, exact.dbias_magnitude, static_cast<double>(lines));
+  out.error = largest_error(dbias, exact.dbias, exact.dbias_magnitude, static_cast<double>(lines));
   return out;
 }
 
-//NSA//
+Result nsa_compress_grad(const Text& text, aclDataType dtype) {
+  constexpr int64_t kHeads = 2, kHeadWidth = 64, kBlock = 32, kStride = 16;
+  const int64_t words = words_used(text);
+  const std::vector<int64_t> ends = ends_until(text.chapter_ends, words);
+  const std::vector<int64_t> starts =
+      nsa_compress_grad::window_starts(words, kBlock, kStride, ends);
+  const auto windows = static_cast<int64_t>(starts.size());
+  Array dy({windows, kHeads, kHeadWidth}, dtype), x({words, kHeads, kHeadWidth}, dtype);
+  Array w({kBlock, kHeads}, dtype), dx({words, kHeads, kHeadWidth}, dtype);
+  Array dw({kBlock, kHeads}, dtype);
+  dy.fill([](size_t i) { return noise(i, 6); });
+  x.fill([&](size_t i) {
+    constexpr size_t kRow = kHeads * kHeadWidth;
+    return noise(static_cast<size_t>(text.words[i / kRow]), i % kRow);
+  });
+  w.fill([](size_t i) { return noise(i, 7) / kBlock; });
+  aclIntArray* sequence_ends = aclCreateIntArray(ends.data(), ends.size());
+  char layout[] = "TND";
+  Result out;
+  out.shape = dims_text({words, kHeads, kHeadWidth}) + " in " + std::to_string(ends.size()) +
+              " (words, chapters)";
+  out.bytes = static_cast<int64_t>(dy.size() + x.size() + dx.size() + 2 * w.size());
+  out.seconds = time_runs(
+      "aclnnNsaCompressGrad",
+      [&](uint64_t* size, aclOpExecutor** executor) {
+        return aclnnNsaCompressGradGetWorkspaceSize(dy.handle(), x.handle(), w.handle(),
+                                                    sequence_ends, kBlock, kStride, 0, layout,
+                                                    dx.handle(), dw.handle(), size, executor);
+      },
+      aclnnNsaCompressGrad);
+  static_cast<void>(aclDestroyIntArray(sequence_ends));
+  const auto exact = nsa_compress_grad::reference(kHeads, kHeadWidth, kBlock, starts, dy.values(),
+                                                  x.values(), w.values());
+  out.error = std::max(
+      largest_error(dx, exact.dx, exact.dx_magnitude, kBlock / kStride),
+      largest_error(dw, exact.dw, exact.dw_magnitude, static_cast<double>(windows * kHeadWidth)));
+  return out;
+}
 
 }  // namespace
 

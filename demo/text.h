@@ -11,17 +11,18 @@ namespace aclgrad::demo {
 
 struct Text {
   std::string name;
-  std::vector<int64_t> words;           // vocabulary number of each word, in the order of the text
-  int64_t vocabulary = 0;               // distinct words, numbered by first appearance
-  std::vector<int64_t> line_ends;       // words before the end of each line
-  std::vector<int64_t> chapter_ends;    // words before the end of each chapter or paragraph
-  std::vector<int64_t> part_ends;       // lines before the end of each book or part
+  std::vector<int64_t> words;         // vocabulary number of each word, in the order of the text
+  int64_t vocabulary = 0;             // distinct words, numbered by first appearance
+  std::vector<int64_t> line_ends;     // words before the end of each line
+  std::vector<int64_t> chapter_ends;  // words before the end of each chapter or paragraph
+  std::vector<int64_t> part_ends;     // lines before the end of each book or part
 };
 
 // Reads `path`. Lines that begin with a reference ("Ge1:1 In the ...", as the program of Debian's
 // bible-kjv prints them) give books and chapters. In any other text empty lines end chapters
 // (paragraphs), and a line that begins with BOOK, PART, CHAPTER or ACT begins a part; without such
-// lines sixteen parts are cut at paragraphs. Throws std::runtime_error when there is nothing to read.
+// lines sixteen parts are cut at paragraphs. Throws std::runtime_error when there is nothing to
+// read.
 Text read_text(const std::string& path);
 
 }  // namespace aclgrad::demo

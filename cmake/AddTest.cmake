@@ -24,7 +24,7 @@ endif()
 set(ACLGRAD_TEST_ENVIRONMENT
   "ASAN_OPTIONS=allocator_may_return_null=1:detect_stack_use_after_return=1:strict_string_checks=1"
   "UBSAN_OPTIONS=print_stacktrace=1"
-  "TSAN_OPTIONS=second_deadlock_stack=1"
+  "TSAN_OPTIONS=allocator_may_return_null=1:second_deadlock_stack=1"
   "ACLGRAD_ORACLE_PYTHON=${ACLGRAD_ORACLE_PYTHON}")
 
 function(register_test name)

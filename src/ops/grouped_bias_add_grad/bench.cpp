@@ -6,7 +6,7 @@
 #include <stdexcept>
 
 #include "aclnnop/aclnn_grouped_bias_add_grad.h"
-#include "bench.h"
+#include "bench/bench.h"
 #include "ops/grouped_bias_add_grad/cases.h"
 
 namespace aclgrad::bench {

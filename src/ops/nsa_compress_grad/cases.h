@@ -17,7 +17,8 @@ struct Case {
 
 // One window; windows of two steps (the usual), of a step and a bit, of a part of a step too much,
 // of up to 8 steps (taken together), up to 16 (one chain of dx) and more; widths around a pair of
-// vectors (32) and a segment (256); more heads than a tile; sequences of all kinds.
+// vectors (32) and a segment (256); more heads than a tile; sequences of all kinds; several slabs,
+// blocks of heads and blocks of uncovered tokens.
 inline const std::vector<Case>& test_cases() {
   static const std::vector<Case> cases = {
       {32, 1, 16, 32, 16, {}},
@@ -42,6 +43,7 @@ inline const std::vector<Case>& test_cases() {
       {90, 2, 16, 32, 16, {30, 61, 90}},
       {4200, 2, 64, 32, 16, {1000, 4100}},
       {70, 9, 1024, 32, 16, {}},
+      {9000, 2, 64, 32, 16, {64}},
   };
   return cases;
 }

@@ -28,10 +28,6 @@
 namespace aclgrad::nsa_compress_grad {
 namespace {
 
-// Windows of a token that are taken together: their chains of dw and weights stay in AVX-512's
-// registers. Does not influence the bits.
-constexpr int64_t kMostTogether = 8;
-
 // Chains of dw (heads times windows) that a tile of heads has under way at each token: it decides
 // how long the contiguous pieces of a row are and keeps a tile's scratch in L1. Does not influence
 // the bits.
@@ -109,6 +105,10 @@ using namespace aclgrad::HWY_NAMESPACE;
 constexpr size_t kWidest = static_cast<size_t>(kSegment);
 constexpr size_t kTokens = static_cast<size_t>(kGroup);
 
+// Windows of a token that are taken together: as many as find room in registers for their weights
+// and chains of dw. Does not influence the bits.
+constexpr size_t kMostTogether = kParts == 1 ? 8 : kParts == 16 ? 2 : 4;
+
 // Both gradients of sixteen tokens whose R windows are all taken together. dy is
 // [heads][R][kSegment]; each token's chains of dw go to [heads][R][kGroup][lanes].
 template <size_t R, class T>
@@ -185,26 +185,23 @@ void visit_some(const Piece<T>& piece, const float* dy, float* chains, float* dx
   }
 }
 
-template <class T>
-void visit_windows(int64_t windows, const Piece<T>& piece, Scratch& scratch) {
-  switch (windows) {
-    case 1:
-      return visit_tokens<1>(piece, scratch.dy, scratch.chains);
-    case 2:
-      return visit_tokens<2>(piece, scratch.dy, scratch.chains);
-    case 3:
-      return visit_tokens<3>(piece, scratch.dy, scratch.chains);
-    case 4:
-      return visit_tokens<4>(piece, scratch.dy, scratch.chains);
-    case 5:
-      return visit_tokens<5>(piece, scratch.dy, scratch.chains);
-    case 6:
-      return visit_tokens<6>(piece, scratch.dy, scratch.chains);
-    case 7:
-      return visit_tokens<7>(piece, scratch.dy, scratch.chains);
-    default:
-      return visit_tokens<8>(piece, scratch.dy, scratch.chains);
+template <size_t R = kMostTogether, class T>
+void visit_tokens_of(int64_t windows, const Piece<T>& piece, Scratch& scratch) {
+  if (windows == static_cast<int64_t>(R)) {
+    visit_tokens<R>(piece, scratch.dy, scratch.chains);
+  } else if constexpr (R > 1) {
+    visit_tokens_of<R - 1>(windows, piece, scratch);
   }
+}
+
+// Takes the largest power of two of at most `windows` windows, and returns it.
+template <size_t R = kMostTogether, class T>
+int64_t visit_some_of(int64_t windows, const Piece<T>& piece, Scratch& scratch) {
+  if constexpr (R > 1) {
+    if (windows < static_cast<int64_t>(R)) return visit_some_of<R / 2>(windows, piece, scratch);
+  }
+  visit_some<R>(piece, scratch.dy, scratch.chains, scratch.dx);
+  return static_cast<int64_t>(R);
 }
 
 // FP32 rows of dy for the windows of one head: [windows][kSegment], in the order of load_pair.
@@ -270,7 +267,7 @@ void visit_tile(const Job& job, const Group& group, int64_t slab, int64_t head, 
     convert_dy(job, grads + h * dy.strides[1], windows, piece.columns,
                scratch.dy + h * windows * kSegment);
   }
-  visit_windows(windows, piece, scratch);
+  visit_tokens_of(windows, piece, scratch);
   const int64_t first = group.begin * job.problem.step + group.inside;
   for (int64_t h = 0; h < heads; ++h) {
     add_chains(job, slab, head + h, first, windows,
@@ -307,22 +304,18 @@ template <class T>
 void visit_many(const Job& job, const Group& group, int64_t slab, int64_t head, int64_t column,
                 Scratch& scratch) {
   constexpr auto kChainWindows = static_cast<int64_t>(kChain);
+  constexpr auto kMost = static_cast<int64_t>(kMostTogether);
   const View& dy = job.problem.dy;
   const bool several = job.most_windows() > kChainWindows;
   Piece<T> piece = piece_at<T>(job, group, head, 1, column);
   std::fill_n(scratch.dx, kGroup * kSegment, 0.0f);
   if (several) std::fill_n(scratch.totals, kGroup * kSegment, 0.0);
   for (int64_t a = group.begin; a < group.end;) {
-    const int64_t left = std::min(group.end - a, kChainWindows - a % kChainWindows);
-    const int64_t count = left >= 8 ? 8 : left >= 4 ? 4 : left >= 2 ? 2 : 1;
+    const int64_t left = std::min({group.end - a, kChainWindows - a % kChainWindows, kMost});
     const T* grads = static_cast<const T*>(job.at.dy) + (group.latest - a) * dy.strides[0] +
                      head * dy.strides[1] + column;
-    convert_dy(job, grads, count, piece.columns, scratch.dy);
-    const auto visit = count == 8   ? visit_some<8, T>
-                       : count == 4 ? visit_some<4, T>
-                       : count == 2 ? visit_some<2, T>
-                                    : visit_some<1, T>;
-    visit(piece, scratch.dy, scratch.chains, scratch.dx);
+    convert_dy(job, grads, left, piece.columns, scratch.dy);
+    const int64_t count = visit_some_of(left, piece, scratch);
     add_chains(job, slab, head, a * job.problem.step + group.inside, count, scratch.chains);
     a += count;
     piece.w += count * piece.w_window;
@@ -344,7 +337,8 @@ void visit_slab(const Job& job, int64_t slab, int64_t head_begin, int64_t head_e
   const int64_t end = std::min(begin + job.plan.slab_groups, problem.groups);
   std::fill_n(job.totals(slab, head_begin), (head_end - head_begin) * problem.window, 0.0);
   const int64_t most = job.most_windows();
-  const int64_t tile = most > kMostTogether ? 1 : kTileChains / most;
+  const bool many = most > static_cast<int64_t>(kMostTogether);
+  const int64_t tile = many ? 1 : kTileChains / most;
   Scratch scratch;
   auto sequence = std::upper_bound(problem.sequences.begin(), problem.sequences.end(), begin,
                                    [](int64_t group, const Sequence& candidate) {
@@ -357,7 +351,7 @@ void visit_slab(const Job& job, int64_t slab, int64_t head_begin, int64_t head_e
     const Group group = place_group(problem, *sequence, index);
     for (int64_t head = head_begin; head < head_end; head += tile) {
       for (int64_t column = 0; column < problem.width; column += kSegment) {
-        if (most > kMostTogether) {
+        if (many) {
           visit_many<T>(job, group, slab, head, column, scratch);
         } else {
           visit_tile<T>(job, group, slab, head, std::min(tile, head_end - head), column, scratch);

@@ -1,0 +1,640 @@
+// SPDX-License-Identifier: Apache-2.0
+// NsaCompressGrad through the C interface, against the formula in double.
+#include <gtest/gtest.h>
+
+#include <cfenv>
+#include <cmath>
+#include <limits>
+#include <memory>
+#include <numeric>
+#include <string>
+
+#include "aclnnop/aclnn_nsa_compress_grad.h"
+#include "ops/nsa_compress_grad/cases.h"
+#include "ops/nsa_compress_grad/reference.h"
+#include "support/compare.h"
+#include "support/run.h"
+#include "support/targets.h"
+#include "support/tensor.h"
+
+#if defined(__SSE__)
+#include <xmmintrin.h>
+#endif
+
+namespace aclgrad::test {
+namespace {
+
+using nsa_compress_grad::Case;
+using nsa_compress_grad::window_starts;
+
+constexpr aclDataType kFloats[] = {ACL_FLOAT16, ACL_BF16};
+constexpr int kNull = 161001;
+constexpr int kInvalid = 161002;
+
+// Where the tensors' elements lie.
+struct Views {
+  Arrangement dy = Arrangement::kContiguous;
+  Arrangement x = Arrangement::kContiguous;
+  Arrangement w = Arrangement::kContiguous;
+  Arrangement dx = Arrangement::kContiguous;
+  Arrangement dw = Arrangement::kContiguous;
+};
+
+// The tensors of one problem with random data, and its two phases.
+struct Problem {
+  Problem(const Case& chosen, aclDataType dtype, const Views& views = {}, uint64_t seed = 1)
+      : shape(chosen),
+        starts(window_starts(chosen.tokens, chosen.window, chosen.step, chosen.ends)),
+        dy({std::ssize(starts), chosen.heads, chosen.width}, dtype, views.dy),
+        x({chosen.tokens, chosen.heads, chosen.width}, dtype, views.x),
+        w({chosen.window, chosen.heads}, dtype, views.w),
+        dx({chosen.tokens, chosen.heads, chosen.width}, dtype, views.dx),
+        dw({chosen.window, chosen.heads}, dtype, views.dw) {
+    dy.fill_normal(seed, 0.25);
+    x.fill_normal(seed + 1, 0.25);
+    w.fill_normal(seed + 2, 0.25);
+  }
+
+  Outcome run_it() const { return run_on(x, dx); }
+  Outcome run_on(const Tensor& input, const Tensor& input_grad) const {
+    const IntArray array(shape.ends);
+    const aclIntArray* ends = shape.ends.empty() ? nullptr : array.handle();
+    return run(
+        [&](uint64_t* size, aclOpExecutor** executor) {
+          return aclnnNsaCompressGradGetWorkspaceSize(
+              dy.handle(), input.handle(), w.handle(), ends, shape.window, shape.step, 0, nullptr,
+              input_grad.handle(), dw.handle(), size, executor);
+        },
+        aclnnNsaCompressGrad);
+  }
+  void expect_right() const {
+    const auto exact = nsa_compress_grad::reference(
+        static_cast<size_t>(shape.heads), static_cast<size_t>(shape.width),
+        static_cast<size_t>(shape.window), starts, dy.values(), x.values(), w.values());
+    const double windows = static_cast<double>(starts.size());
+    expect_close("inputGradOut", dx, exact.dx, exact.dx_magnitude, windows);
+    expect_close("weightGradOut", dw, exact.dw, exact.dw_magnitude,
+                 windows * static_cast<double>(shape.width));
+  }
+  void run_and_check() const {
+    const Outcome outcome = run_it();
+    ASSERT_TRUE(outcome.ok()) << outcome;
+    expect_right();
+  }
+  // Right here; the same bits on every target and for every thread count.
+  void run_everywhere() {
+    run_and_check();
+    const std::vector<uint8_t> dx_bits = dx.bits(), dw_bits = dw.bits();
+    const auto run_again = [&](const std::string& name) {
+      dx.poison();
+      dw.poison();
+      ASSERT_TRUE(run_it().ok());
+      expect_same_bits(name + " inputGradOut", dx.bits(), dx_bits);
+      expect_same_bits(name + " weightGradOut", dw.bits(), dw_bits);
+    };
+    for_each_target(run_again);
+    for_each_thread_count([&](int threads) { run_again(std::to_string(threads) + " threads"); });
+  }
+  void expect_bits_of(const Problem& other) const {
+    expect_same_bits("inputGradOut", dx.bits(), other.dx.bits());
+    expect_same_bits("weightGradOut", dw.bits(), other.dw.bits());
+  }
+
+  Case shape;
+  std::vector<int64_t> starts;
+  Tensor dy, x, w, dx, dw;
+};
+
+std::string describe(const Case& shape, aclDataType dtype) {
+  return std::string(dtype_short_name(dtype)) + "/" + std::to_string(shape.tokens) + "x" +
+         std::to_string(shape.heads) + "x" + std::to_string(shape.width) + "-l" +
+         std::to_string(shape.window) + "-d" + std::to_string(shape.step) + " sequences " +
+         std::to_string(shape.ends.size());
+}
+
+// All ones: a token's gradient counts its windows, a weight's the terms.
+TEST(NsaCompressGrad, DocumentedExample) {
+  for (const aclDataType dtype : kFloats) {
+    Problem ones({88, 1, 16, 32, 16, {48, 88}}, dtype);
+    ones.dy.fill_constant(1.0);
+    ones.x.fill_constant(1.0);
+    ones.w.fill_constant(1.0);
+    ASSERT_TRUE(ones.run_it().ok());
+    const std::vector<double> counts = {1, 2, 1, 1, 1, 0};  // of tokens 0, 16, 32, 48, 64, 80
+    for (size_t token = 0; token < 88; ++token) {
+      EXPECT_EQ(ones.dx.values()[token * 16], counts[token / 16]) << "token " << token;
+    }
+    EXPECT_EQ(ones.dw.values(), std::vector<double>(32, 3 * 16.0));
+  }
+}
+
+TEST(NsaCompressGrad, MatchesReferenceWithTheSameBitsOnEveryTargetAndThreadCount) {
+  for (const Case& each : nsa_compress_grad::test_cases()) {
+    for (const aclDataType dtype : kFloats) {
+      SCOPED_TRACE(describe(each, dtype));
+      Problem(each, dtype).run_everywhere();
+    }
+  }
+}
+
+// More than half of a last-level cache: dx is written past the caches.
+TEST(NsaCompressGrad, OutputsThatBypassTheCaches) {
+  for (const aclDataType dtype : kFloats) {
+    Problem problem({36000, 2, 128, 32, 16, {12000, 35990}}, dtype);
+    problem.run_and_check();
+    const std::vector<uint8_t> dx = problem.dx.bits(), dw = problem.dw.bits();
+    for_each_target([&](const std::string& name) {
+      ASSERT_TRUE(problem.run_it().ok());
+      expect_same_bits(name, problem.dx.bits(), dx);
+      expect_same_bits(name, problem.dw.bits(), dw);
+    });
+    Views views;
+    views.dx = Arrangement::kOffset;
+    Problem unaligned(problem.shape, dtype, views);
+    ASSERT_TRUE(unaligned.run_it().ok());
+    unaligned.expect_bits_of(problem);
+  }
+}
+
+TEST(NsaCompressGrad, WaysToSayTheSameSequences) {
+  const auto same = [](const Case& shape, const std::vector<int64_t>& ends) {
+    Problem first(shape, ACL_BF16), second({shape.tokens, 2, 48, 32, 16, ends}, ACL_BF16);
+    first.run_and_check();
+    second.run_and_check();
+    second.expect_bits_of(first);
+  };
+  same({272, 2, 48, 32, 16, {128, 272}}, {0, 128, 272});
+  same({272, 2, 48, 32, 16, {128, 272}}, {0, 0, 128, 128, 128, 272, 272});
+  same({272, 2, 48, 32, 16, {}}, {272});
+  same({272, 2, 48, 32, 16, {}}, {0, 272});
+  same({272, 2, 48, 32, 16, {200}}, {200, 210, 231, 262});  // sequences shorter than a window
+
+  const Problem whole({100, 2, 48, 32, 16, {}}, ACL_FLOAT16);
+  whole.run_and_check();
+  const std::vector<uint8_t> bits = whole.dx.bits();
+  const IntArray empty({});
+  char layout[] = "TND";
+  const Outcome outcome = run(
+      [&](uint64_t* size, aclOpExecutor** executor) {
+        return aclnnNsaCompressGradGetWorkspaceSize(
+            whole.dy.handle(), whole.x.handle(), whole.w.handle(), empty.handle(), 32, 16, 0,
+            layout, whole.dx.handle(), whole.dw.handle(), size, executor);
+      },
+      aclnnNsaCompressGrad);
+  ASSERT_TRUE(outcome.ok()) << outcome;
+  expect_same_bits("empty array", whole.dx.bits(), bits);
+}
+
+TEST(NsaCompressGrad, EveryStridedViewGivesTheSameBits) {
+  for (const Case& shape : {Case{131, 3, 48, 32, 16, {67, 130}}, Case{200, 2, 16, 160, 16, {}}}) {
+    for (const aclDataType dtype : kFloats) {
+      Problem plain(shape, dtype);
+      plain.run_and_check();
+      for (const Arrangement in : kInputArrangements) {
+        for (const Arrangement out : kOutputArrangements) {
+          if (in != out && out != Arrangement::kContiguous && in != Arrangement::kContiguous) {
+            continue;
+          }
+          SCOPED_TRACE(std::string(arrangement_name(in)) + " to " + arrangement_name(out));
+          const Problem view(shape, dtype, {in, in, in, out, out});
+          view.run_and_check();
+          if (in != Arrangement::kBroadcast) view.expect_bits_of(plain);
+        }
+      }
+    }
+  }
+}
+
+TEST(NsaCompressGrad, BroadcastHeadsAndWeights) {
+  const Case shape{150, 4, 32, 48, 16, {}};
+  Problem problem(shape, ACL_BF16);
+  const auto one_head = [&](Tensor& tensor, size_t dim) {
+    Tensor repeated = Tensor::broadcast(tensor.dims(), ACL_BF16, {dim});
+    repeated.fill_normal(9);
+    return repeated;
+  };
+  const Tensor dy = one_head(problem.dy, 1), x = one_head(problem.x, 1), w = one_head(problem.w, 0);
+  Problem dense(shape, ACL_BF16);
+  dense.dy.fill(dy.values());
+  dense.x.fill(x.values());
+  dense.w.fill(w.values());
+  dense.run_and_check();
+  const Outcome outcome = run(
+      [&](uint64_t* size, aclOpExecutor** executor) {
+        return aclnnNsaCompressGradGetWorkspaceSize(dy.handle(), x.handle(), w.handle(), nullptr,
+                                                    48, 16, 0, nullptr, problem.dx.handle(),
+                                                    problem.dw.handle(), size, executor);
+      },
+      aclnnNsaCompressGrad);
+  ASSERT_TRUE(outcome.ok()) << outcome;
+  problem.expect_bits_of(dense);
+}
+
+// Workspace is a function of the shape; strided tokens and heads need no more of it: nothing is
+// packed.
+TEST(NsaCompressGrad, RowsAreUsedInPlace) {
+  const Case shape{500, 3, 64, 32, 16, {}};
+  const uint64_t contiguous = Problem(shape, ACL_BF16).run_it().workspace_size;
+  for (const Arrangement in : {Arrangement::kOffset, Arrangement::kRowPadded,
+                               Arrangement::kReversedRows, Arrangement::kBroadcast}) {
+    const Arrangement out = in == Arrangement::kBroadcast ? Arrangement::kRowPadded : in;
+    const Outcome outcome = Problem(shape, ACL_BF16, {in, in, in, out, out}).run_it();
+    ASSERT_TRUE(outcome.ok()) << outcome;
+    EXPECT_EQ(outcome.workspace_size, contiguous) << arrangement_name(in);
+  }
+}
+
+// Phase one only: the tensors have no addresses yet.
+TEST(NsaCompressGrad, WorkspaceOfLargeProblemsIsSmall) {
+  for (const Case& shape : {Case{65536, 4, 128, 32, 16, {}}, Case{65536, 4, 128, 128, 16, {}},
+                            Case{1 << 20, 1, 64, 64, 32, {}}, Case{1 << 22, 1, 16, 1024, 16, {}},
+                            Case{2048, 128, 192, 32, 16, {}}}) {
+    const int64_t windows = (shape.tokens - shape.window) / shape.step + 1;
+    const auto made = [](const Dims& dims) {
+      return aclCreateTensor(dims.data(), dims.size(), ACL_BF16, nullptr, 0, ACL_FORMAT_ND, nullptr,
+                             0, nullptr);
+    };
+    const Dims rows = {shape.tokens, shape.heads, shape.width},
+               weights = {shape.window, shape.heads};
+    aclTensor* tensors[] = {made({windows, shape.heads, shape.width}), made(rows), made(weights),
+                            made(rows), made(weights)};
+    uint64_t size = 0;
+    aclOpExecutor* executor = nullptr;
+    EXPECT_EQ(aclnnNsaCompressGradGetWorkspaceSize(tensors[0], tensors[1], tensors[2], nullptr,
+                                                   shape.window, shape.step, 0, nullptr, tensors[3],
+                                                   tensors[4], &size, &executor),
+              0)
+        << take_message();
+    const double operands =
+        2.0 * static_cast<double>((2 * shape.tokens + windows) * shape.heads * shape.width);
+    EXPECT_LE(static_cast<double>(size), 0.05 * operands) << describe(shape, ACL_BF16);
+    EXPECT_EQ(aclDestroyAclOpExecutor(executor), 0);
+    for (aclTensor* tensor : tensors) EXPECT_EQ(aclDestroyTensor(tensor), 0);
+  }
+}
+
+TEST(NsaCompressGrad, InPlaceGivesTheSameBits) {
+  for (const Case& shape :
+       {Case{131, 3, 48, 32, 16, {67, 130}}, Case{300, 2, 272, 64, 16, {}},
+        Case{700, 1, 32, 400, 16, {}}, Case{4200, 2, 64, 32, 16, {1000, 4100}}}) {
+    for (const Arrangement view : {Arrangement::kContiguous, Arrangement::kRowPadded,
+                                   Arrangement::kTransposed, Arrangement::kInnerStrided}) {
+      Problem apart(shape, ACL_FLOAT16);
+      ASSERT_TRUE(apart.run_it().ok());
+      Problem same(shape, ACL_FLOAT16, {view, view, view, view, view});
+      const std::vector<uint8_t> input = same.x.bits();
+      const auto run_again = [&](const auto&) {
+        same.x.fill_bits(input);
+        const Outcome outcome = same.run_on(same.x, same.x);
+        ASSERT_TRUE(outcome.ok()) << outcome;
+        expect_same_bits("inputGradOut", same.x.bits(), apart.dx.bits());
+        expect_same_bits("weightGradOut", same.dw.bits(), apart.dw.bits());
+        EXPECT_TRUE(same.x.untouched_outside());
+      };
+      for_each_target(run_again);
+      for_each_thread_count(run_again);
+    }
+  }
+}
+
+TEST(NsaCompressGrad, EmptyTensorsAndNoWindows) {
+  const auto zeros = [](const Tensor& tensor) {
+    for (const double value : tensor.values()) {
+      EXPECT_EQ(value, 0.0);
+      EXPECT_FALSE(std::signbit(value));
+    }
+  };
+  for (const Case& shape : {Case{0, 2, 16, 32, 16, {}}, Case{31, 2, 48, 32, 16, {}},
+                            Case{100, 2, 16, 64, 16, {50, 100}}, Case{100, 2, 16, 64, 16, {0, 0}},
+                            Case{100, 0, 16, 32, 16, {}}, Case{100, 2, 0, 32, 16, {}},
+                            Case{0, 0, 0, 32, 16, {0}}, Case{70000, 1, 16, 80000, 16, {}}}) {
+    SCOPED_TRACE(describe(shape, ACL_BF16));
+    Problem problem(shape, ACL_BF16);
+    problem.x.fill_constant(std::numeric_limits<double>::quiet_NaN());  // no window reads it
+    const Outcome outcome = problem.run_it();
+    ASSERT_TRUE(outcome.ok()) << outcome;
+    zeros(problem.dx);
+    zeros(problem.dw);
+  }
+}
+
+TEST(NsaCompressGrad, NanInfSubnormalsAndSignedZerosFlowAsTheFormulaHasThem) {
+  const double inf = std::numeric_limits<double>::infinity();
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  for (const aclDataType dtype : kFloats) {
+    for (const double special : {inf, -inf, nan}) {
+      for (const int64_t window : {32, 48, 336}) {
+        const Case shape{400, 2, 80, window, 16, {390}};
+        const auto place = [&](Tensor Problem::*tensor, size_t at) {
+          Problem problem(shape, dtype);
+          std::vector<double> values = (problem.*tensor).values();
+          values[at] = special;
+          values[values.size() / 2 + 1] = -special;
+          (problem.*tensor).fill(values);
+          problem.run_and_check();
+        };
+        place(&Problem::x, 160 * 37 + 5);
+        place(&Problem::x, 160 * 395 + 5);  // a row no window covers
+        place(&Problem::dy, 161);
+        place(&Problem::w, 7);
+      }
+    }
+    Problem zeros({200, 1, 32, 32, 16, {}}, dtype);
+    zeros.dy.fill_constant(-0.0);
+    zeros.run_and_check();
+    for (const double value : zeros.dx.values()) EXPECT_FALSE(std::signbit(value));
+    Problem overflow({200, 1, 32, 32, 16, {}}, dtype);
+    overflow.dy.fill_constant(60000.0);
+    overflow.x.fill_constant(-60000.0);
+    overflow.run_and_check();
+  }
+  Problem tiny({200, 2, 48, 64, 16, {}}, ACL_BF16);
+  tiny.dy.fill_uniform(3, -0x1p-133, 0x1p-126);
+  tiny.run_and_check();
+  Problem half({200, 2, 48, 64, 16, {}}, ACL_FLOAT16);
+  half.dy.fill_uniform(3, -0x1p-24, 0x1p-14);
+  half.run_and_check();
+}
+
+TEST(NsaCompressGrad, AMillionTermsAndConstantsHoldTheTolerance) {
+  for (const aclDataType dtype : kFloats) {
+    Problem problem({1000000, 1, 16, 32, 16, {}}, dtype);  // 62,499 windows of 16 terms a weight
+    problem.run_and_check();
+    Problem wide({2000, 1, 1024, 64, 16, {}}, dtype);
+    Problem chains({6000, 1, 16, 4096, 16, {}}, dtype);  // 256 windows a token
+    for (Problem* each : {&problem, &wide, &chains}) {
+      each->dy.fill_constant(0.1);
+      each->x.fill_constant(0.1);
+      each->w.fill_constant(0.1);
+      each->run_and_check();
+    }
+  }
+}
+
+TEST(NsaCompressGrad, AHundredThousandSequences) {
+  Random random(5);
+  std::vector<int64_t> ends(100000);
+  int64_t end = 0;
+  for (int64_t& each : ends) each = end += random.integer(0, 40);
+  Problem problem({end + 3, 1, 16, 32, 16, ends}, ACL_BF16);
+  ASSERT_GT(problem.starts.size(), 10000u);
+  problem.run_everywhere();
+}
+
+TEST(NsaCompressGrad, TheCallersFloatingPointModesHaveNoInfluence) {
+  Problem problem({200, 2, 48, 64, 16, {}}, ACL_BF16);
+  problem.dy.fill_uniform(3, -0x1p-133, 0x1p-120);
+  ASSERT_TRUE(problem.run_it().ok());
+  const std::vector<uint8_t> dx = problem.dx.bits(), dw = problem.dw.bits();
+  const auto expect_same = [&] {
+    expect_same_bits("inputGradOut", problem.dx.bits(), dx);
+    expect_same_bits("weightGradOut", problem.dw.bits(), dw);
+  };
+  for (const int mode : {FE_UPWARD, FE_DOWNWARD, FE_TOWARDZERO}) {
+    problem.dx.poison();
+    std::fesetround(mode);
+    const Outcome outcome = problem.run_it();
+    EXPECT_EQ(std::fegetround(), mode);
+    std::fesetround(FE_TONEAREST);
+    ASSERT_TRUE(outcome.ok());
+    expect_same();
+  }
+#if defined(__SSE__)
+  problem.dx.poison();
+  const unsigned before = _mm_getcsr();
+  _mm_setcsr(before | 0x8040u);  // flush to zero, subnormals are zero
+  const Outcome outcome = problem.run_it();
+  EXPECT_EQ(_mm_getcsr() & 0x8040u, 0x8040u);
+  _mm_setcsr(before);
+  ASSERT_TRUE(outcome.ok());
+  expect_same();
+#endif
+}
+
+// Against central differences of L = sum(dy * forward(x, w)) in double.
+TEST(NsaCompressGrad, FiniteDifferences) {
+  const Case shape{66, 2, 16, 32, 16, {20, 66}};
+  const Problem problem(shape, ACL_FLOAT16);
+  ASSERT_TRUE(problem.run_it().ok());
+  const std::vector<double> dy = problem.dy.values();
+  const auto loss = [&](const std::vector<double>& x, const std::vector<double>& w) {
+    double total = 0;
+    for (size_t i = 0; i < dy.size(); ++i) {
+      const size_t window = i / 32, head = i / 16 % 2;
+      for (size_t j = 0; j < 32; ++j) {
+        const size_t token = static_cast<size_t>(problem.starts[window]) + j;
+        total += dy[i] * w[j * 2 + head] * x[token * 32 + i % 32];
+      }
+    }
+    return total;
+  };
+  constexpr double kStep = 1e-3;
+  const auto compare = [&](std::vector<double> at, const std::vector<double>& got, auto&& loss_at) {
+    for (size_t i = 0; i < at.size(); i += 3) {
+      const double middle = at[i];
+      at[i] = middle + kStep;
+      const double up = loss_at(at);
+      at[i] = middle - kStep;
+      const double slope = (up - loss_at(at)) / (2 * kStep);
+      at[i] = middle;
+      EXPECT_NEAR(got[i], slope, 1e-3 * (1 + std::abs(slope))) << "element " << i;
+    }
+  };
+  const std::vector<double> x = problem.x.values(), w = problem.w.values();
+  compare(x, problem.dx.values(), [&](const auto& at) { return loss(at, w); });
+  compare(w, problem.dw.values(), [&](const auto& at) { return loss(x, at); });
+}
+
+// A valid call, changed by a row of the README's table of refusals. The tensors are copied handles.
+struct Call {
+  Tensor dy{{4, 2, 16}, ACL_FLOAT16}, x{{100, 2, 16}, ACL_FLOAT16}, w{{32, 2}, ACL_FLOAT16},
+      dx{{100, 2, 16}, ACL_FLOAT16}, dw{{32, 2}, ACL_FLOAT16};
+  const aclTensor *dy_at = dy.handle(), *x_at = x.handle(), *w_at = w.handle(),
+                  *dx_at = dx.handle(), *dw_at = dw.handle();
+  std::vector<int64_t> ends = {48, 50, 100};
+  int64_t window = 32, step = 16, type = 0;
+  std::string layout = "TND";
+
+  void refused(int status, std::initializer_list<std::string> substrings) {
+    const IntArray array(ends);
+    const auto plan = [&](uint64_t* size, aclOpExecutor** executor) {
+      return aclnnNsaCompressGradGetWorkspaceSize(dy_at, x_at, w_at, array.handle(), window, step,
+                                                  type, layout.data(), dx_at, dw_at, size,
+                                                  executor);
+    };
+    expect_refused(plan, status, substrings);
+    if (status != 0) expect_refused(plan, status, {"aclnnNsaCompressGrad: "});
+  }
+};
+
+using Member = const aclTensor* Call::*;
+constexpr std::pair<Member, const char*> kMembers[] = {{&Call::dy_at, "outputGrad"},
+                                                       {&Call::x_at, "input"},
+                                                       {&Call::w_at, "weight"},
+                                                       {&Call::dx_at, "inputGradOut"},
+                                                       {&Call::dw_at, "weightGradOut"}};
+
+void refused_with(Member member, const Tensor& tensor, std::initializer_list<std::string> message) {
+  Call call;
+  call.*member = tensor.handle();
+  call.refused(kInvalid, message);
+}
+
+TEST(NsaCompressGrad, ErrorTableNull) {
+  Call().refused(0, {});
+  for (const auto& [member, name] : kMembers) {
+    Call call;
+    call.*member = nullptr;
+    call.type = 7;  // checked later
+    call.refused(kNull, {name, "null"});
+  }
+  const Call call;
+  const IntArray ends(call.ends);
+  uint64_t size = 7;
+  aclOpExecutor* executor = nullptr;
+  EXPECT_EQ(
+      aclnnNsaCompressGradGetWorkspaceSize(call.dy_at, call.x_at, call.w_at, ends.handle(), 32, 16,
+                                           7, nullptr, call.dx_at, call.dw_at, nullptr, &executor),
+      kNull);
+  expect_message(take_message(), {"aclnnNsaCompressGrad: ", "workspaceSize", "null"});
+  EXPECT_EQ(
+      aclnnNsaCompressGradGetWorkspaceSize(call.dy_at, call.x_at, call.w_at, ends.handle(), 32, 16,
+                                           7, nullptr, call.dx_at, call.dw_at, &size, nullptr),
+      kNull);
+  expect_message(take_message(), {"aclnnNsaCompressGrad: ", "executor", "null"});
+  EXPECT_EQ(executor, nullptr);
+  EXPECT_EQ(size, 7u);
+}
+
+TEST(NsaCompressGrad, ErrorTableHandles) {
+  const IntArray array({1});
+  for (const auto& [member, name] : kMembers) {
+    Call foreign;
+    foreign.*member = reinterpret_cast<const aclTensor*>(array.handle());
+    foreign.type = 7;
+    foreign.refused(kInvalid, {name, "aclIntArray"});
+    Tensor gone({100, 2, 16}, ACL_FLOAT16);
+    Call dead;
+    dead.*member = gone.handle();
+    gone.destroy_handle();
+    dead.refused(kInvalid, {name, "destroyed"});
+  }
+  const Call call;
+  expect_refused(
+      [&](uint64_t* size, aclOpExecutor** executor) {
+        return aclnnNsaCompressGradGetWorkspaceSize(
+            call.dy_at, call.x_at, call.w_at, reinterpret_cast<const aclIntArray*>(call.w_at), 32,
+            16, 0, nullptr, call.dx_at, call.dw_at, size, executor);
+      },
+      kInvalid, {"aclnnNsaCompressGrad: ", "actSeqLenOptionalOptional", "aclTensor"});
+}
+
+TEST(NsaCompressGrad, ErrorTableDtypesAndFormats) {
+  for (const aclDataType dtype : {ACL_FLOAT, ACL_DOUBLE, ACL_INT16}) {
+    refused_with(&Call::dy_at, Tensor({4, 2, 16}, dtype),
+                 {"outputGrad", dtype_name(dtype), "FLOAT16", "BFLOAT16"});
+  }
+  const Dims rows = {100, 2, 16}, weights = {32, 2};
+  for (const aclDataType dtype : {ACL_FLOAT, ACL_BF16}) {
+    refused_with(&Call::x_at, Tensor(rows, dtype), {"input", dtype_name(dtype), "FLOAT16"});
+    refused_with(&Call::w_at, Tensor(weights, dtype), {"weight", dtype_name(dtype), "FLOAT16"});
+    refused_with(&Call::dx_at, Tensor(rows, dtype), {"inputGradOut", dtype_name(dtype)});
+    refused_with(&Call::dw_at, Tensor(weights, dtype), {"weightGradOut", dtype_name(dtype)});
+  }
+  const Call valid;
+  const Tensor* const tensors[] = {&valid.dy, &valid.x, &valid.w, &valid.dx, &valid.dw};
+  const auto formatted = [&](size_t index, aclFormat format, int status) {
+    Call call;
+    aclTensor* other = tensors[index]->make_handle(format);
+    call.*kMembers[index].first = other;
+    call.refused(
+        status, status == 0 ? std::initializer_list<std::string>{}
+                            : std::initializer_list<std::string>{kMembers[index].second, "format"});
+    EXPECT_EQ(aclDestroyTensor(other), 0);
+  };
+  for (size_t i = 0; i < 5; ++i) {
+    for (const aclFormat format : {ACL_FORMAT_NC1HWC0, ACL_FORMAT_FRACTAL_NZ}) {
+      formatted(i, format, kInvalid);
+    }
+    for (const aclFormat format : {ACL_FORMAT_NCL, ACL_FORMAT_NCHW, ACL_FORMAT_UNDEFINED}) {
+      formatted(i, format, 0);
+    }
+  }
+}
+
+TEST(NsaCompressGrad, ErrorTableRanksAndShapes) {
+  refused_with(&Call::dy_at, Tensor({4, 32}, ACL_FLOAT16), {"outputGrad", "2 dim", "3"});
+  refused_with(&Call::x_at, Tensor({100, 2, 16, 1}, ACL_FLOAT16), {"input", "4 dim", "3"});
+  refused_with(&Call::w_at, Tensor({32, 2, 1}, ACL_FLOAT16), {"weight", "3 dim", "2"});
+  refused_with(&Call::dx_at, Tensor({3200}, ACL_FLOAT16), {"inputGradOut", "1 dim", "3"});
+  refused_with(&Call::dw_at, Tensor({}, ACL_FLOAT16), {"weightGradOut", "0 dim", "2"});
+  refused_with(&Call::x_at, Tensor({-100, 2, 16}, ACL_FLOAT16), {"input", "-100"});
+  refused_with(&Call::x_at, Tensor({100, 2, 24}, ACL_FLOAT16), {"input", "[100,2,24]", "16"});
+  refused_with(&Call::dy_at, Tensor({4, 3, 16}, ACL_FLOAT16), {"outputGrad", "[4,3,16]", "input"});
+  refused_with(&Call::dy_at, Tensor({4, 2, 32}, ACL_FLOAT16), {"outputGrad", "[4,2,32]", "input"});
+  refused_with(&Call::w_at, Tensor({32, 3}, ACL_FLOAT16), {"weight", "[32,3]", "input"});
+  refused_with(&Call::dx_at, Tensor({99, 2, 16}, ACL_FLOAT16),
+               {"inputGradOut", "[99,2,16]", "[100,2,16]"});
+  refused_with(&Call::dw_at, Tensor({32, 1}, ACL_FLOAT16), {"weightGradOut", "[32,1]", "[32,2]"});
+}
+
+TEST(NsaCompressGrad, ErrorTableAttributesAndSequences) {
+  const auto refused = [](auto member, auto value, std::initializer_list<std::string> message) {
+    Call call;
+    call.*member = value;
+    call.refused(kInvalid, message);
+  };
+  for (const int64_t wrong : {0, -16, 24, 17, 1}) {
+    const std::string text = "is " + std::to_string(wrong);
+    refused(&Call::window, wrong, {"compressBlockSize", text, "multiple of 16"});
+    refused(&Call::step, wrong, {"compressStride", text, "multiple of 16"});
+  }
+  refused(&Call::window, 16, {"compressBlockSize is 16", "compressStride 16"});
+  refused(&Call::step, 48, {"compressBlockSize is 32", "compressStride 48"});
+  for (const int64_t wrong : {1, 2, -1}) {
+    refused(&Call::type, wrong, {"actSeqLenType", std::to_string(wrong), "only 0 is supported"});
+  }
+  for (const char* wrong : {"BSND", "tnd", "", "TN", "TND "}) {
+    refused(&Call::layout, wrong, {"layoutOptionalOptional", wrong, "TND"});
+  }
+  using Ends = std::vector<int64_t>;
+  refused(&Call::ends, Ends{-1, 100}, {"actSeqLenOptionalOptional[0] is -1", "at least 0"});
+  refused(&Call::ends, Ends{50, 48, 100}, {"actSeqLenOptionalOptional[1] is 48", "at least 50"});
+  refused(&Call::ends, Ends{48, 101}, {"actSeqLenOptionalOptional[1] is 101", "at most 100"});
+  refused(&Call::window, 48, {"weight", "[32,2]", "[48,2]", "compressBlockSize"});
+  refused(&Call::ends, Ends{100}, {"outputGrad", "[4,2,16]", "[5,2,16]", "windows"});
+  refused(&Call::ends, Ends{48}, {"outputGrad", "[4,2,16]", "[2,2,16]", "windows"});
+}
+
+TEST(NsaCompressGrad, ErrorTableSizesAndOverlap) {
+  const int64_t huge[] = {int64_t{1} << 59, 2, 16}, strides[] = {0, 0, 0};
+  const auto made = [&] {
+    return aclCreateTensor(huge, 3, ACL_FLOAT16, strides, 0, ACL_FORMAT_ND, nullptr, 0, nullptr);
+  };
+  Call sizes;
+  const aclTensor *x = made(), *dx = made();
+  sizes.x_at = x;
+  sizes.dx_at = dx;
+  sizes.refused(kInvalid, {"input", std::to_string(huge[0])});
+  EXPECT_EQ(aclDestroyTensor(x), 0);
+  EXPECT_EQ(aclDestroyTensor(dx), 0);
+  refused_with(&Call::dw_at, Tensor({32, 2}, ACL_FLOAT16, Dims{0, 1}), {"weightGradOut"});
+  Call weights;
+  weights.dw_at = weights.w_at;
+  weights.refused(kInvalid, {"weightGradOut", "weight"});
+  const Tensor both({101, 2, 16}, ACL_FLOAT16);  // dx one token after x
+  const int64_t dims[] = {100, 2, 16}, dense[] = {32, 16, 1};
+  aclTensor* shifted[2];
+  for (int64_t i = 0; i < 2; ++i) {
+    shifted[i] = aclCreateTensor(dims, 3, ACL_FLOAT16, dense, 32 * i, ACL_FORMAT_ND, nullptr, 0,
+                                 both.address());
+  }
+  Call rows;
+  rows.x_at = shifted[0];
+  rows.dx_at = shifted[1];
+  rows.refused(kInvalid, {"inputGradOut", "input"});
+  for (const aclTensor* each : shifted) EXPECT_EQ(aclDestroyTensor(each), 0);
+}
+
+}  // namespace
+}  // namespace aclgrad::test

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 #include <cstdio>
 #include <limits>
 #include <string>
@@ -61,9 +62,9 @@ Status check_shapes(const Arguments& arguments, Inputs& in) {
   if (Status s = check::sizes(kOp, in.dy)) return s;  // the product below must not wrap
   for (uint64_t i = 0; i + 1 < in.dy.rank; ++i) in.rows *= in.dy.dims[i];
   const int64_t cols = in.dy.last_dim();
-  if (cols != 0) {
+  if (cols != 0 && in.indices.numel() != in.rows) {
     const std::string meaning = "one per row of grad " + shape_text(in.dy);
-    if (Status s = check::numel(kOp, in.indices, in.rows, meaning.c_str())) return s;
+    return check::numel(kOp, in.indices, in.rows, meaning.c_str());
   }
   if (arguments.num_weights > static_cast<uint64_t>(std::numeric_limits<int64_t>::max())) {
     return fail(kParamInvalid,
@@ -104,7 +105,9 @@ void report(DataErrors& errors, const Problem& problem, const BadIndex& bad) noe
   const aclDataType dtype = problem.indices.dtype;
   char value[32];
   if (is_float_dtype(dtype) || dtype == ACL_DOUBLE) {
-    std::snprintf(value, sizeof(value), "%.*g", dtype == ACL_DOUBLE ? 17 : 9, bad.floating);
+    const double shown =
+        std::isnan(bad.floating) ? std::abs(bad.floating) : bad.floating;  // no -nan
+    std::snprintf(value, sizeof(value), "%.*g", dtype == ACL_DOUBLE ? 17 : 9, shown);
   } else {
     std::snprintf(value, sizeof(value), "%lld", static_cast<long long>(bad.integer));
   }

@@ -19,8 +19,9 @@ inline constexpr int64_t kMaxSweepBlocks = 4096;
 // Gradient rows from which a run is summed in units. Every run of that length covers two
 // neighbouring multiples of half of it, which is how such runs are found.
 inline constexpr int64_t kLongRun = 1024;
-// Columns of a unit; their FP64 totals take 4 KB.
-inline constexpr int64_t kTile = 512;
+// Columns of a unit; their FP64 totals take 8 KB. Narrower tiles come to each row, and to its page,
+// more often: 512 are 10 % slower where D is 768.
+inline constexpr int64_t kTile = 1024;
 
 struct LongRun {
   int64_t row;

@@ -31,8 +31,9 @@ aclrtContext create(int32_t device, bool is_default) {
 }
 
 bool destroy(aclrtContext context, DataErrorList& errors) {
+  const std::vector<streams::Listed> owned = streams::of_context(context);
   if (!context_table.destroy(context)) return false;
-  for (const streams::Listed& listed : streams::of_context(context)) {
+  for (const streams::Listed& listed : owned) {
     streams::destroy(listed.handle, false, errors);
   }
   return true;

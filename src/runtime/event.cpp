@@ -9,6 +9,10 @@ namespace {
 
 constinit EventTable event_table{Kind::kEvent};
 
+// How many streams deep a thread runs queues that wait for each other; the stack bounds it.
+constexpr int kMostNestedWaits = 64;
+constinit thread_local int nested_waits = 0;
+
 class RecordWork final : public Work {
  public:
   explicit RecordWork(std::shared_ptr<RecordPoint> point) : point_(std::move(point)) {}
@@ -37,7 +41,7 @@ class WaitWork final : public Work {
   void run(DataErrors&) noexcept override {
     Stream& other = *point_->stream;
     if (&other == stream_) return;  // its own earlier work
-    if (other.wait(point_->sequence, Deadline::never(), false) != Wait::kDone) return;
+    if (wait_for(other) != Wait::kDone) return;
     // Whoever waits for this stream now waits for the other's work too, and is told of its errors.
     try {
       stream_->adopt_errors(other.copy_errors(point_->sequence));
@@ -47,6 +51,16 @@ class WaitWork final : public Work {
   }
 
  private:
+  // This thread may run the other stream's queue up to the record. That cannot end in a circle: a
+  // record that is waited for was queued before the wait, so waits point back in time only.
+  Wait wait_for(Stream& other) const {
+    ++nested_waits;
+    const Wait result =
+        other.wait(point_->sequence, Deadline::never(), nested_waits <= kMostNestedWaits);
+    --nested_waits;
+    return result;
+  }
+
   Stream* stream_;
   std::shared_ptr<EventState> event_;
   std::shared_ptr<RecordPoint> point_;

@@ -275,7 +275,7 @@ ACL_FUNC_VISIBILITY aclError aclrtSynchronizeDevice(void);
  * As aclrtSynchronizeDevice, with a limit.
  *
  * @param timeout  milliseconds; -1 waits for ever.
- * @return as above; 507046 time is up, the work goes on; 100000 timeout below -1.
+ * @return as above; 507046 time is up, the work goes on; 107000 timeout below -1.
  */
 ACL_FUNC_VISIBILITY aclError aclrtSynchronizeDeviceWithTimeout(int32_t timeout);
 
@@ -517,7 +517,7 @@ ACL_FUNC_VISIBILITY aclError aclrtSynchronizeStream(aclrtStream stream);
  * As aclrtSynchronizeStream, with a limit.
  *
  * @param timeout  milliseconds; -1 waits for ever.
- * @return as above; 507046 time is up, the work goes on; 100000 timeout below -1.
+ * @return as above; 507046 time is up, the work goes on; 107000 timeout below -1.
  */
 ACL_FUNC_VISIBILITY aclError aclrtSynchronizeStreamWithTimeout(aclrtStream stream, int32_t timeout);
 
@@ -568,7 +568,7 @@ ACL_FUNC_VISIBILITY aclError aclrtUnSubscribeReport(uint64_t threadId, aclrtStre
  * Waits for a callback of the calling thread's streams and runs it.
  *
  * @param timeout  milliseconds; -1 waits for ever.
- * @return 0; 107012 thread not subscribed; 507012 nothing came in time; 100000 timeout below -1.
+ * @return 0; 107012 thread not subscribed; 507012 nothing came in time; 107000 timeout below -1.
  */
 ACL_FUNC_VISIBILITY aclError aclrtProcessReport(int32_t timeout);
 

@@ -63,12 +63,13 @@ HWY_INLINE void locate(const Sweep& sweep, int64_t begin, int64_t count, int64_t
   }
 }
 
-// Calls use(column, lanes, sum) for the sums over the chain of columns [begin, end), sixteen by
-// sixteen; in the last one only the first `lanes` columns are there, the others are +0.
+// Calls use(column, lanes, sum) for the sums over the chain, sixteen columns by sixteen; in the
+// last ones only the first `lanes` columns are there, the others are +0.
 template <class T, class Use>
-HWY_INLINE void sum_chain(const Chain<T>& chain, size_t begin, size_t end, Use&& use) {
+HWY_INLINE void sum_chain(const Chain<T>& chain, Columns columns, Use&& use) {
   constexpr size_t kLine = 64 / sizeof(T);
-  size_t at = begin;
+  const size_t end = columns.last;
+  size_t at = columns.first;
   for (; at + kStrip * kLanes <= end; at += kStrip * kLanes) {
     F32x16 sums[kStrip];
     for (size_t v = 0; v < kStrip; ++v) sums[v] = zero16();
@@ -107,63 +108,54 @@ HWY_INLINE F32x16 divide(const F32x16& a, const F32x16& b) {
   return each_part([&](size_t i) HWY_ATTR { return hn::Div(a.part[i], b.part[i]); });
 }
 
-// A run of at most sixteen rows: one FP32 chain. Its quotient in FP32 is what FP64 would give
-// rounded to FP32.
+// Columns of a run of at most sixteen rows: one FP32 chain. Its quotient in FP32 is what FP64 would
+// give rounded to FP32.
 template <class T, class TOut>
-void write_short_run(const Sweep& sweep, int64_t begin, int64_t count, int64_t end, TOut* out) {
+void write_short_run(const Sweep& sweep, int64_t begin, int64_t count, int64_t end, Columns columns,
+                     TOut* out) {
   Chain<T> chain;
   locate(sweep, begin, count, end, chain);
-  const bool stream = sweep.stream && can_stream(out);
-  const auto cols = static_cast<size_t>(sweep.problem->cols);
+  const bool stream = sweep.stream && can_stream(out + columns.first);
   if (sweep.problem->scale_by_frequency && count > 1) {
     const F32x16 divisor = set16(static_cast<float>(count));
-    sum_chain(chain, 0, cols, [&](size_t at, size_t lanes, const F32x16& sum) HWY_ATTR {
+    sum_chain(chain, columns, [&](size_t at, size_t lanes, const F32x16& sum) HWY_ATTR {
       put(divide(sum, divisor), out + at, lanes, stream);
     });
   } else {
-    sum_chain(chain, 0, cols, [&](size_t at, size_t lanes, const F32x16& sum) HWY_ATTR {
+    sum_chain(chain, columns, [&](size_t at, size_t lanes, const F32x16& sum) HWY_ATTR {
       put(sum, out + at, lanes, stream);
     });
   }
 }
 
-// FP64 totals of columns [first, last) over entries [begin, end).
+// FP64 totals of a tile over entries [begin, end).
 template <class T>
-void sum_tile(const Sweep& sweep, int64_t begin, int64_t end, size_t first, size_t last,
-              double* totals) {
+void sum_tile(const Sweep& sweep, int64_t begin, int64_t end, Columns tile, double* totals) {
   Chain<T> chain;
   for (int64_t at = begin; at < end; at += static_cast<int64_t>(kChain)) {
     locate(sweep, at, std::min(end - at, static_cast<int64_t>(kChain)), end, chain);
-    sum_chain(chain, first, last, [&](size_t column, size_t, const F32x16& sum) HWY_ATTR {
+    sum_chain(chain, tile, [&](size_t column, size_t, const F32x16& sum) HWY_ATTR {
       if (at == begin) {
-        set_to(totals + (column - first), sum);
+        set_to(totals + (column - tile.first), sum);
       } else {
-        add_to(totals + (column - first), sum);
+        add_to(totals + (column - tile.first), sum);
       }
     });
   }
 }
 
-// Columns [first, last) of a table row from the totals of its run of `count` rows.
+// A tile of a table row from the totals of its run of `count` rows.
 template <class TOut>
-void write_tile(const Sweep& sweep, const double* totals, int64_t count, size_t first, size_t last,
-                TOut* out) {
-  const bool stream = sweep.stream && can_stream(out + first);
+void write_tile(const Sweep& sweep, const double* totals, int64_t count, Columns tile, TOut* out) {
+  const bool stream = sweep.stream && can_stream(out + tile.first);
   const double divisor = sweep.problem->scale_by_frequency ? static_cast<double>(count) : 1.0;
-  for (size_t at = first; at < last; at += kLanes) {
-    const size_t lanes = std::min(last - at, kLanes);
+  for (size_t at = tile.first; at < tile.last; at += kLanes) {
+    const size_t lanes = std::min(tile.last - at, kLanes);
     alignas(64) float sums[kLanes] = {};
     for (size_t i = 0; i < lanes; ++i) {
-      sums[i] = static_cast<float>(totals[at - first + i] / divisor);
+      sums[i] = static_cast<float>(totals[at - tile.first + i] / divisor);
     }
     put(load16(sums), out + at, lanes, stream);
-  }
-}
-
-template <class Fn>
-void each_tile(int64_t cols, Fn&& fn) {
-  for (int64_t first = 0; first < cols; first += kTile) {
-    fn(static_cast<size_t>(first), static_cast<size_t>(std::min(first + kTile, cols)));
   }
 }
 
@@ -184,52 +176,51 @@ void write_zeros(uint8_t* to, size_t bytes, bool stream) {
   std::memset(to + at, 0, bytes - at);
 }
 
-// Table rows [begin, end) that no gradient row adds to.
+// Columns of the table rows [begin, end), which no gradient row adds to.
 template <class TOut>
-void write_zero_rows(const Sweep& sweep, int64_t begin, int64_t end) {
-  TOut* out = static_cast<TOut*>(sweep.dw);
-  const auto row_bytes = static_cast<size_t>(sweep.problem->cols) * sizeof(TOut);
+void write_zero_rows(const Sweep& sweep, int64_t begin, int64_t end, Columns columns) {
+  TOut* out = static_cast<TOut*>(sweep.dw) + columns.first;
+  const size_t bytes = columns.count() * sizeof(TOut);
   const auto put_zeros = [&](int64_t row, size_t rows) {
-    write_zeros(reinterpret_cast<uint8_t*>(out + sweep.dw_rows(row)), rows * row_bytes,
-                sweep.stream);
+    write_zeros(reinterpret_cast<uint8_t*>(out + sweep.dw_rows(row)), rows * bytes, sweep.stream);
   };
-  if (sweep.dw_rows.uniform() && sweep.dw_rows.stride() == sweep.problem->cols) {
+  const auto width = static_cast<int64_t>(columns.count());
+  if (sweep.dw_rows.uniform() && sweep.dw_rows.stride() == width) {
     put_zeros(begin, static_cast<size_t>(end - begin));
   } else {
     for (int64_t row = begin; row < end; ++row) put_zeros(row, 1);
   }
 }
 
-// One block of the sweep.
+// One block of the sweep: rows [at.row, end.row) of the table in one panel.
 template <class T, class TOut>
-void sweep_block(const Sweep& sweep, int64_t block) {
+void sweep_block(const Sweep& sweep, Place at, Place end, Columns panel) {
   alignas(64) double totals[kTile];
-  const Place end = block_begin(sweep, block + 1);
-  auto [row, entry] = block_begin(sweep, block);
-  while (row < end.row) {
-    const int64_t next = entry < end.entry ? sweep.order.keys[entry] : end.row;
-    if (next > row) {
-      write_zero_rows<TOut>(sweep, row, next);
-      row = next;
+  while (at.row < end.row) {
+    const int64_t next = at.entry < end.entry ? sweep.order.keys[at.entry] : end.row;
+    if (next > at.row) {
+      write_zero_rows<TOut>(sweep, at.row, next, panel);
+      at.row = next;
       continue;
     }
-    if (sweep.is_long(entry)) {
-      entry = sweep.run_end(entry);
-      ++row;
+    const int64_t row = at.row++;
+    if (sweep.is_long(at.entry)) {
+      at.entry = sweep.run_end(at.entry);
       continue;
     }
-    const int64_t begin = entry;
-    while (entry < end.entry && sweep.order.keys[entry] == row) ++entry;
+    const int64_t begin = at.entry;
+    while (at.entry < end.entry && sweep.order.keys[at.entry] == row) ++at.entry;
+    const int64_t count = at.entry - begin;
     TOut* out = static_cast<TOut*>(sweep.dw) + sweep.dw_rows(row);
-    if (entry - begin <= static_cast<int64_t>(kChain)) {
-      write_short_run<T, TOut>(sweep, begin, entry - begin, end.entry, out);
-    } else {
-      each_tile(sweep.problem->cols, [&](size_t first, size_t last) {
-        sum_tile<T>(sweep, begin, entry, first, last, totals);
-        write_tile(sweep, totals, entry - begin, first, last, out);
-      });
+    if (count <= static_cast<int64_t>(kChain)) {
+      write_short_run<T, TOut>(sweep, begin, count, end.entry, panel, out);
+      continue;
     }
-    ++row;
+    for (size_t first = panel.first; first < panel.last; first += kTile) {
+      const Columns tile{first, std::min(first + size_t{kTile}, panel.last)};
+      sum_tile<T>(sweep, begin, at.entry, tile, totals);
+      write_tile(sweep, totals, count, tile, out);
+    }
   }
   if (sweep.stream) hwy::FlushStream();
 }
@@ -239,56 +230,51 @@ template <class T, class TOut>
 void sum_unit(const Sweep& sweep, int64_t unit) {
   const LongRun& run = run_of_unit(sweep, unit);
   const int64_t segment = (unit - run.first_unit) / sweep.tiles;
-  const int64_t first = (unit - run.first_unit) % sweep.tiles * kTile;
-  const int64_t last = std::min(first + kTile, sweep.problem->cols);
+  const Columns tile = sweep.columns((unit - run.first_unit) % sweep.tiles, kTile);
   const int64_t length = segment_rows(sweep.problem->cols);
   const int64_t begin = run.begin + segment * length;
   const int64_t end = segment + 1 == run.segments ? run.end : begin + length;
   alignas(64) double totals[kTile];
-  sum_tile<T>(sweep, begin, end, static_cast<size_t>(first), static_cast<size_t>(last), totals);
+  sum_tile<T>(sweep, begin, end, tile, totals);
   if (run.segments == 1) {
     TOut* out = static_cast<TOut*>(sweep.dw) + sweep.dw_rows(run.row);
-    write_tile(sweep, totals, run.end - run.begin, static_cast<size_t>(first),
-               static_cast<size_t>(last), out);
+    write_tile(sweep, totals, run.end - run.begin, tile, out);
     if (sweep.stream) hwy::FlushStream();
-    return;
+  } else {
+    std::copy_n(totals, tile.count(), sweep.partial(run.first_partial + segment) + tile.first);
   }
-  double* partial = sweep.partials + (run.first_partial + segment) * sweep.problem->cols + first;
-  std::copy_n(totals, last - first, partial);
 }
 
 // One tile of one long run: joins its segments, in order.
 template <class TOut>
-void finish_run(const Sweep& sweep, const LongRun& run, int64_t tile) {
+void finish_run(const Sweep& sweep, const LongRun& run, Columns tile) {
   if (run.segments == 1) return;
-  const int64_t cols = sweep.problem->cols;
-  const int64_t first = tile * kTile;
-  const int64_t last = std::min(first + kTile, cols);
   alignas(64) double totals[kTile];
-  const double* partial = sweep.partials + run.first_partial * cols + first;
-  std::copy_n(partial, last - first, totals);
+  std::copy_n(sweep.partial(run.first_partial) + tile.first, tile.count(), totals);
   for (int64_t segment = 1; segment < run.segments; ++segment) {
-    partial += cols;
-    for (int64_t i = 0; i < last - first; ++i) totals[i] += partial[i];
+    const double* partial = sweep.partial(run.first_partial + segment) + tile.first;
+    for (size_t i = 0; i < tile.count(); ++i) totals[i] += partial[i];
   }
-  write_tile(sweep, totals, run.end - run.begin, static_cast<size_t>(first),
-             static_cast<size_t>(last), static_cast<TOut*>(sweep.dw) + sweep.dw_rows(run.row));
+  TOut* out = static_cast<TOut*>(sweep.dw) + sweep.dw_rows(run.row);
+  write_tile(sweep, totals, run.end - run.begin, tile, out);
   if (sweep.stream) hwy::FlushStream();
 }
 
 template <class T, class TOut>
 void run(const Sweep& sweep) {
+  const Plan& plan = *sweep.plan;
   // Units come first: they are the larger pieces.
-  parallel_blocks(sweep.units + sweep.plan->sweep_blocks, [&](int64_t block) {
-    if (block < sweep.units) {
-      sum_unit<T, TOut>(sweep, block);
-    } else {
-      sweep_block<T, TOut>(sweep, block - sweep.units);
-    }
+  parallel_blocks(sweep.units + plan.sweep_blocks * plan.panels, [&](int64_t block) {
+    if (block < sweep.units) return sum_unit<T, TOut>(sweep, block);
+    block -= sweep.units;
+    const int64_t rows = block / plan.panels;
+    sweep_block<T, TOut>(sweep, block_begin(sweep, rows), block_begin(sweep, rows + 1),
+                         sweep.columns(block % plan.panels, kPanel));
   });
   if (!sweep.has_partials) return;
   parallel_blocks(sweep.long_run_count * sweep.tiles, [&](int64_t block) {
-    finish_run<TOut>(sweep, sweep.long_runs[block / sweep.tiles], block % sweep.tiles);
+    finish_run<TOut>(sweep, sweep.long_runs[block / sweep.tiles],
+                     sweep.columns(block % sweep.tiles, kTile));
   });
 }
 

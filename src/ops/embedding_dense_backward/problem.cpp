@@ -137,7 +137,9 @@ Plan make_plan(const Problem& problem) {
   const auto size = [](const View& view) { return static_cast<int64_t>(dtype_size(view.dtype)); };
   const int64_t bytes = problem.rows * problem.cols * size(problem.dy) +
                         problem.table_rows * problem.cols * size(problem.dw);
-  plan.sweep_blocks = std::clamp(bytes / kSweepBlockBytes, int64_t{1}, kMaxSweepBlocks);
+  plan.panels = ceil_div(problem.cols, kPanel);
+  plan.sweep_blocks =
+      std::clamp(bytes / kSweepBlockBytes / plan.panels, int64_t{1}, kMaxSweepBlocks);
   if (problem.rows > kStackIndices) {
     const auto number = static_cast<int64_t>(plan.wide ? sizeof(int64_t) : sizeof(int32_t));
     // One pass has no positions to read.

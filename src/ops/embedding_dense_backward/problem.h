@@ -37,12 +37,13 @@ struct Problem {
 
 // How it is cut, from the shape and the dtypes alone.
 struct Plan {
-  bool wide = false;        // the sort needs 64-bit numbers
-  int digit_bits = 1;       // of a sorting pass
-  int passes = 1;           // of the sort
-  int64_t sort_blocks = 1;  // blocks of positions
-  int64_t sort_block = 0;   // positions in each but the last
-  int64_t sweep_blocks = 1;
+  bool wide = false;         // the sort needs 64-bit numbers
+  int digit_bits = 1;        // of a sorting pass
+  int passes = 1;            // of the sort
+  int64_t sort_blocks = 1;   // blocks of positions
+  int64_t sort_block = 0;    // positions in each but the last
+  int64_t sweep_blocks = 1;  // blocks of table rows
+  int64_t panels = 1;        // parts of their columns
 
   // Bytes of workspace regions. A problem of few indices takes its scratch from the stack: all 0.
   std::array<int64_t, 2> buffer_bytes{};  // keys and positions, moved from one to the other

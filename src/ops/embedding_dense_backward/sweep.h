@@ -23,6 +23,16 @@ inline constexpr int64_t kLongRun = 1024;
 // more often: 512 are 10 % slower where D is 768.
 inline constexpr int64_t kTile = 1024;
 
+// Columns of a panel: rows beyond that are cut, so that a table of few wide rows is shared out too.
+inline constexpr int64_t kPanel = 65536;
+
+// Columns [first, last) of dy and dw.
+struct Columns {
+  size_t first;
+  size_t last;
+  size_t count() const { return last - first; }
+};
+
 struct LongRun {
   int64_t row;
   int64_t begin;  // in the order
@@ -54,6 +64,14 @@ struct Sweep {
   int64_t units = 0;
   bool has_partials = false;   // some long run has several segments
   double* partials = nullptr;  // [those segments, cols]
+
+  // The part number `index` of the columns, cut in parts of `width`.
+  Columns columns(int64_t index, int64_t width) const {
+    const int64_t first = index * width;
+    return {static_cast<size_t>(first),
+            static_cast<size_t>(std::min(first + width, problem->cols))};
+  }
+  double* partial(int64_t row) const { return partials + row * problem->cols; }
 
   int64_t run_end(int64_t entry) const {
     const int64_t key = order.keys[entry];
@@ -100,7 +118,7 @@ inline Place block_begin(const Sweep& sweep, int64_t block) {
   const auto row_cost = static_cast<int64_t>(dtype_size(sweep.problem->dw.dtype));
   const auto entry_cost = static_cast<int64_t>(dtype_size(sweep.problem->dy.dtype));
   const int64_t total = table_rows * row_cost + order.count * entry_cost;
-  const int64_t target = total / sweep.plan->sweep_blocks * block;
+  const int64_t target = total * block / sweep.plan->sweep_blocks;
   int64_t low = 0;
   int64_t high = order.count;
   while (low < high) {

@@ -20,10 +20,14 @@ namespace aclgrad {
 namespace {
 
 constexpr int64_t kBlockBytes = int64_t{1} << 16;
-// A tile's buffer lies on the stack, and with the lines of both sides in the first-level cache.
-constexpr int64_t kTileBytes = 1 << 14;
+// A tile takes a cache line of the source from each of many lines, and writes long runs of the
+// target: its stores are what a transposition waits for.
+constexpr int64_t kTileBytes = 1 << 13;
 template <class Element>
-inline constexpr int64_t kTileSide = sizeof(Element) > 4 ? 32 : 64;
+inline constexpr auto kTileLines = static_cast<int64_t>(64 / sizeof(Element));
+template <class Element>
+inline constexpr int64_t kTileRun = kTileBytes / kTileLines<Element> /
+                                    static_cast<int64_t>(sizeof(Element));
 // Elements below which a transposition is not worth its buffer.
 constexpr int64_t kLeastTile = 16;
 
@@ -208,10 +212,8 @@ template <class Element>
 void copy_tile(const std::byte* source, std::byte* target, const Loop& lines, int64_t line_count,
                const Loop& run, int64_t run_count) {
   constexpr auto kSize = static_cast<int64_t>(sizeof(Element));
-  constexpr int64_t kSide = kTileSide<Element>;
-  static_assert(kSide * kSide * kSize <= kTileBytes);
-  constexpr int64_t kRow = kSide + 1;
-  std::array<std::byte, static_cast<size_t>(kSide * kRow * kSize)> buffer;
+  constexpr int64_t kRow = kTileLines<Element> + 1;
+  std::array<std::byte, static_cast<size_t>(kTileRun<Element> * kRow * kSize)> buffer;
   for (int64_t i = 0; i < run_count; ++i) {
     copy_run<Element>(source + i * run.source * kSize, lines.source,
                       buffer.data() + i * kRow * kSize, 1, line_count);
@@ -225,21 +227,21 @@ void copy_tile(const std::byte* source, std::byte* target, const Loop& lines, in
 // `line`: the loop along which the source is densest; the target is densest along the last one.
 template <class Element>
 void copy_tiles(Loops loops, int line, CopyOrder order) {
-  constexpr int64_t kSide = kTileSide<Element>;
+  constexpr int64_t kLines = kTileLines<Element>;
+  constexpr int64_t kRun = kTileRun<Element>;
   const Loop run = loops.at(loops.rank - 1);
   const Loop lines = loops.at(line);
   Grid grid;
   for (int i = 0; i + 1 < loops.rank; ++i) {
     if (i != line) grid.add(loops.at(i));
   }
-  for (const Loop& loop : {lines, run}) {
-    grid.add(Loop{ceil_div(loop.count, kSide), kSide * loop.source, kSide * loop.target});
-  }
-  for_each_item(grid, kSide * kSide * loops.size, order, [&](const Cursor& cursor) {
+  grid.add(Loop{ceil_div(lines.count, kLines), kLines * lines.source, kLines * lines.target});
+  grid.add(Loop{ceil_div(run.count, kRun), kRun * run.source, kRun * run.target});
+  for_each_item(grid, kTileBytes, order, [&](const Cursor& cursor) {
     copy_tile<Element>(loops.source + cursor.source() * loops.size,
                        loops.target + cursor.target() * loops.size, lines,
-                       std::min(kSide, lines.count - cursor.position(1) * kSide), run,
-                       std::min(kSide, run.count - cursor.position(0) * kSide));
+                       std::min(kLines, lines.count - cursor.position(1) * kLines), run,
+                       std::min(kRun, run.count - cursor.position(0) * kRun));
   });
 }
 

@@ -39,7 +39,6 @@ struct Job {
   const Plan& plan;
   const Addresses& at;
   const Groups& groups;
-  int64_t fold;    // rows of a wide row
   bool dense;      // rows follow each other without gaps
   bool streaming;  // dbias does not fit the cache
 
@@ -88,21 +87,25 @@ namespace {
 
 using namespace aclgrad::HWY_NAMESPACE;
 
+constexpr auto kVector = static_cast<int64_t>(kLanes);
+constexpr auto kChainRows = static_cast<int64_t>(kChain);
+
 // Columns whose FP64 totals a block holds at a time: half of a small L1, and long enough stretches
 // of each row.
 constexpr int64_t kPanel = 4096;
 
 // Vectors taken together down the rows of a chain: with two, a row's part is whole cache lines, and
-// two chains hide the latency of the addition (four read no faster).
+// two chains hide the latency of the addition. Four read no faster (Zen 4).
 constexpr size_t kStripVectors = 2;
 
-// The next chain's rows are fetched into L2 while this one is added, as long as they fit there.
-// Rows are too short for the hardware to learn their streams: FP32 at H = 512 took 1.3 times as
-// long without (2-core Zen 4).
-constexpr int64_t kFetchBytes = 128 << 10;
+// The next chain's rows are fetched into L2 while this one is added, as long as they fit there:
+// FP32 at 1024 and 2880 columns 25 and 23 GB/s of one core with, 22 and 20 without; BF16 21 and 26
+// against 15 and 22 (Zen 4, 4 KB pages).
+constexpr int64_t kFetchBytes = 288 << 10;
 
-// A wide row is under twice kWideRow long.
-constexpr size_t kScratchRow = 2 * kWideRow;
+// Totals of a block whose rows are folded: padding its rows to vectors at most doubles a 16-bit
+// wide row.
+constexpr size_t kFoldedTotals = kWideRowBytes;
 
 // The rows of one chain, and where those of the next one lie.
 template <class T>
@@ -113,31 +116,35 @@ struct Chain {
   int64_t next_step;
 };
 
-// Columns [col, col + 16 N) of a chain are added to totals.
+// Fetches the part of a later row that N vectors will need. Into L2 only: fetching into L1 takes
+// the same buffers as the loads (two thirds of the speed, Zen 4).
+template <size_t N, class T>
+HWY_INLINE void fetch(const T* from) {
+  constexpr size_t kLine = 64;
+  for (size_t at = 0; at < N * kLanes * sizeof(T); at += kLine) {
+    __builtin_prefetch(reinterpret_cast<const char*>(from) + at, 0, 2);
+  }
+}
+
+// Adds columns [col, col + 16 N) of a chain to totals.
 template <size_t N, class T>
 HWY_INLINE void add_strip(const Chain<T>& chain, int64_t col, double* totals) {
-  constexpr size_t kLine = 64;
   F32x16 sum[N];
   for (size_t k = 0; k < N; ++k) sum[k] = load16(chain.row[0] + col + k * kLanes);
+  if (chain.next_count > 0) fetch<N>(chain.row[0] + col + chain.next_step);
   for (size_t r = 1; r < chain.count; ++r) {
     const T* from = chain.row[r] + col;
+    if (r < chain.next_count) fetch<N>(from + chain.next_step);
     for (size_t k = 0; k < N; ++k) sum[k] = add(sum[k], load16(from + k * kLanes));
-  }
-  for (size_t r = 0; r < chain.next_count; ++r) {
-    const auto* next = reinterpret_cast<const char*>(chain.row[r] + col + chain.next_step);
-    for (size_t at = 0; at < N * kLanes * sizeof(T); at += kLine) {
-      __builtin_prefetch(next + at, 0, 2);
-    }
   }
   for (size_t k = 0; k < N; ++k) add_to(totals + k * kLanes, sum[k]);
 }
 
-// Columns [begin, end) of a chain are added to totals, vector by vector. A last vector that would
-// reach over `end` starts earlier instead: its totals are those of columns [end - 16, end).
+// Adds columns [begin, end) of a chain to totals. A last vector that would reach over `end` starts
+// earlier instead: its totals are those of columns [end - 16, end).
 template <class T>
 HWY_INLINE void add_chain(const Chain<T>& chain, int64_t begin, int64_t end, double* totals) {
-  constexpr auto kVector = static_cast<int64_t>(kLanes);
-  constexpr int64_t kStrip = kStripVectors * kVector;
+  constexpr int64_t kStrip = static_cast<int64_t>(kStripVectors) * kVector;
   int64_t col = begin;
   for (; col + kStrip <= end; col += kStrip) {
     add_strip<kStripVectors>(chain, col, totals + (col - begin));
@@ -147,19 +154,17 @@ HWY_INLINE void add_chain(const Chain<T>& chain, int64_t begin, int64_t end, dou
   }
 }
 
-// Puts the totals of such a last vector in place.
+// Puts the totals of a last vector that started earlier in place.
 inline void align_totals(double* totals, int64_t count) {
-  const int64_t rest = count % static_cast<int64_t>(kLanes);
+  const int64_t rest = count % kVector;
   if (rest == 0) return;
   double* last = totals + (count - rest);
-  std::memmove(last, last + (static_cast<int64_t>(kLanes) - rest),
-               static_cast<size_t>(rest) * sizeof(double));
+  std::memmove(last, last + (kVector - rest), static_cast<size_t>(rest) * sizeof(double));
 }
 
 // Rounds totals once and writes them.
 template <class T>
 void write_totals(const Job& job, const double* totals, int64_t count, T* out) {
-  constexpr auto kVector = static_cast<int64_t>(kLanes);
   alignas(64) float rounded[kLanes] = {};
   for (int64_t begin = 0; begin < count; begin += kVector) {
     const auto lanes = static_cast<size_t>(std::min(kVector, count - begin));
@@ -183,6 +188,7 @@ struct Block {
   int64_t rows;     // may be 0
   T* out;           // the group's row of dbias
   double* partial;  // the block's row of totals; null: the group has no other block
+  int64_t fold;     // rows of a wide row
 };
 
 template <class T>
@@ -195,25 +201,56 @@ void finish(const Job& job, const Block<T>& block, const double* totals, int64_t
   }
 }
 
-// A block of long rows, in place: columns [begin, end).
+// Says which rows of the next chain to fetch: `left` rows follow this chain.
 template <class T>
-void sum_rows(const Job& job, const Block<T>& block, int64_t begin, int64_t end) {
-  constexpr auto kRows = static_cast<int64_t>(kChain);
-  const int64_t stride = job.problem.row_stride();
-  const bool fetch = kRows * (end - begin) * static_cast<int64_t>(sizeof(T)) <= kFetchBytes;
-  alignas(64) double totals[kPanel + kLanes];
-  std::fill(totals, totals + round_up(end - begin, kLanes), 0.0);
+void look_ahead(Chain<T>& chain, int64_t left, int64_t width) {
+  const bool fits = kChainRows * width * static_cast<int64_t>(sizeof(T)) <= kFetchBytes;
+  chain.next_count = fits ? static_cast<size_t>(std::clamp(left, int64_t{0}, kChainRows)) : 0;
+}
+
+// Adds columns [begin, end) of `rows` rows, `stride` elements apart, to totals.
+template <class T>
+void add_rows(const T* first, int64_t stride, int64_t rows, int64_t begin, int64_t end,
+              double* totals) {
   Chain<T> chain;
-  chain.next_step = kRows * stride;
-  for (int64_t row = 0; row < block.rows; row += kRows) {
-    chain.count = static_cast<size_t>(std::min(kRows, block.rows - row));
+  chain.next_step = kChainRows * stride;
+  for (int64_t row = 0; row < rows; row += kChainRows) {
+    chain.count = static_cast<size_t>(std::min(kChainRows, rows - row));
     for (size_t i = 0; i < chain.count; ++i) {
-      chain.row[i] = block.first + (row + static_cast<int64_t>(i)) * stride;
+      chain.row[i] = first + (row + static_cast<int64_t>(i)) * stride;
     }
-    const int64_t left = std::max(int64_t{0}, block.rows - row - kRows);
-    chain.next_count = fetch ? static_cast<size_t>(std::min(kRows, left)) : 0;
+    look_ahead(chain, rows - row - kChainRows, end - begin);
     add_chain(chain, begin, end, totals);
   }
+}
+
+// A block of one chain: its FP32 sums are the group's, and need no totals.
+template <class T>
+void write_chain(const Job& job, const Block<T>& block, int64_t begin, int64_t end) {
+  const int64_t stride = job.problem.row_stride();
+  for (int64_t col = begin; col < end; col += kVector) {
+    const int64_t from = std::min(col, end - kVector);
+    F32x16 sum = zero16();  // so that a sum of nothing but -0 is +0
+    for (int64_t row = 0; row < block.rows; ++row) {
+      sum = add(sum, load16(block.first + row * stride + from));
+    }
+    if (job.streaming && can_stream(block.out + from)) {
+      stream16(sum, block.out + from);
+    } else {
+      store16(sum, block.out + from);
+    }
+  }
+}
+
+// A block of rows that are not folded, a vector long at least: columns [begin, end).
+template <class T>
+void sum_long_rows(const Job& job, const Block<T>& block, int64_t begin, int64_t end) {
+  if (block.rows <= kChainRows && block.partial == nullptr && end - begin >= kVector) {
+    return write_chain(job, block, begin, end);
+  }
+  alignas(64) double totals[kPanel + kLanes];
+  std::fill(totals, totals + round_up(end - begin, kVector), 0.0);
+  add_rows(block.first, job.problem.row_stride(), block.rows, begin, end, totals);
   align_totals(totals, end - begin);
   finish(job, block, totals, begin, end);
 }
@@ -229,41 +266,102 @@ void gather(const T* from, int64_t stride, int64_t rows, int64_t cols, int64_t p
   std::fill(to + rows * cols, to + padded, T{});
 }
 
-// A block of short rows: wide rows are read in place where the rows are dense and complete, else
-// gathered; in both cases the same numbers are added in the same order.
+// The totals of a block's wide rows, where rows follow each other without gaps. An incomplete wide
+// row at the end is read from a copy.
 template <class T>
-void sum_folded_rows(const Job& job, const Block<T>& block) {
-  constexpr auto kRows = static_cast<int64_t>(kChain);
+void add_dense_rows(const Job& job, const Block<T>& block, int64_t width, double* totals) {
+  alignas(64) T incomplete[kWidestRow];
   const int64_t cols = job.problem.cols;
-  const int64_t stride = job.problem.row_stride();
-  const int64_t fold = std::min(job.fold, block.rows);  // fewer rows than a wide row has
-  const int64_t width = fold < job.fold ? round_up(fold * cols, kLanes) : fold * cols;
-  alignas(64) double totals[kScratchRow + kLanes];
-  std::fill(totals, totals + std::max(round_up(width, kLanes), cols), 0.0);
-  alignas(64) T scratch[kChain * kScratchRow];
+  const int64_t step = block.fold * cols;
+  const int64_t complete = step < kVector ? 0 : block.rows / block.fold;
+  const int64_t rest = block.rows - complete * block.fold;
+  if (rest > 0) gather(block.first + complete * step, 0, 1, rest * cols, width, incomplete);
+  const int64_t wide_rows = complete + (rest > 0 ? 1 : 0);
   Chain<T> chain;
-  chain.next_step = kRows * job.fold * cols;
-  const int64_t wide_rows = ceil_div(block.rows, job.fold);
-  for (int64_t wide = 0; wide < wide_rows; wide += kRows) {
-    chain.count = static_cast<size_t>(std::min(kRows, wide_rows - wide));
+  chain.next_step = kChainRows * step;
+  for (int64_t wide = 0; wide < wide_rows; wide += kChainRows) {
+    chain.count = static_cast<size_t>(std::min(kChainRows, wide_rows - wide));
     for (size_t i = 0; i < chain.count; ++i) {
-      const int64_t row = (wide + static_cast<int64_t>(i)) * job.fold;
-      const int64_t rows = std::min(job.fold, block.rows - row);
-      chain.row[i] = block.first + row * stride;
-      if (job.dense && rows == job.fold) continue;
-      T* copy = scratch + i * kScratchRow;
-      gather(chain.row[i], stride, rows, cols, width, copy);
-      chain.row[i] = copy;
+      const int64_t row = wide + static_cast<int64_t>(i);
+      chain.row[i] = row < complete ? block.first + row * step : incomplete;
     }
-    const int64_t left = block.rows / job.fold - wide - kRows;  // complete ones
-    chain.next_count =
-        job.dense ? static_cast<size_t>(std::clamp(left, int64_t{0}, kRows)) : size_t{0};
+    look_ahead(chain, complete - wide - kChainRows, width);
     add_chain(chain, 0, width, totals);
   }
-  align_totals(totals, width);
-  for (int64_t row = 1; row < fold; ++row) {
-    for (int64_t col = 0; col < cols; ++col) totals[col] += totals[row * cols + col];
+}
+
+// The same for rows with gaps, as long as a vector: each row of the wide rows by itself.
+template <class T>
+void add_spaced_rows(const Job& job, const Block<T>& block, int64_t pitch, double* totals) {
+  const int64_t cols = job.problem.cols;
+  const int64_t stride = job.problem.row_stride();
+  for (int64_t row = 0; row < std::min(block.fold, block.rows); ++row) {
+    const int64_t wide_rows = ceil_div(block.rows - row, block.fold);
+    double* own = totals + row * pitch;
+    add_rows(block.first + row * stride, block.fold * stride, wide_rows, 0, cols, own);
+    align_totals(own, cols);
   }
+}
+
+// The same for rows with gaps and shorter than a vector: sixteen rows of the wide rows at a time,
+// gathered.
+template <class T>
+void add_scattered_rows(const Job& job, const Block<T>& block, double* totals) {
+  alignas(64) T copies[kChain * kLanes * kLanes];
+  const int64_t cols = job.problem.cols;
+  const int64_t stride = job.problem.row_stride();
+  Chain<T> chain;
+  chain.next_count = 0;
+  for (int64_t part = 0; part < std::min(block.fold, block.rows); part += kVector) {
+    const int64_t part_rows = std::min(kVector, block.fold - part);
+    const int64_t width = round_up(part_rows * cols, kVector);
+    const int64_t wide_rows = ceil_div(block.rows - part, block.fold);
+    for (int64_t wide = 0; wide < wide_rows; wide += kChainRows) {
+      chain.count = static_cast<size_t>(std::min(kChainRows, wide_rows - wide));
+      for (size_t i = 0; i < chain.count; ++i) {
+        const int64_t row = (wide + static_cast<int64_t>(i)) * block.fold + part;
+        T* copy = copies + i * kLanes * kLanes;
+        gather(block.first + row * stride, stride, std::min(part_rows, block.rows - row), cols,
+               width, copy);
+        chain.row[i] = copy;
+      }
+      add_chain(chain, 0, width, totals + part * cols);
+    }
+  }
+}
+
+// Joins `rows` rows of totals into the first, halving their number again and again.
+void fold_totals(double* totals, int64_t rows, int64_t pitch) {
+  while (rows > 1) {
+    const int64_t kept = ceil_div(rows, 2);
+    const double* from = totals + kept * pitch;
+    for (int64_t i = 0; i < (rows - kept) * pitch; ++i) totals[i] += from[i];
+    rows = kept;
+  }
+}
+
+// A block of short rows. Whichever way they are read, the same numbers are added in the same order.
+template <class T>
+void sum_short_rows(const Job& job, const Block<T>& block) {
+  const int64_t cols = job.problem.cols;
+  const bool spaced = !job.dense && cols >= kVector;
+  const int64_t pitch = spaced ? round_up(cols, kVector) : cols;
+  const int64_t fold = std::min(block.fold, block.rows);  // the last block of a group may be short
+  const bool whole = fold == block.fold && fold * cols >= kVector;
+  const int64_t width = whole ? fold * cols : round_up(fold * cols, kVector);
+  alignas(64) double totals[kFoldedTotals];
+  const int64_t used =
+      job.dense ? round_up(width, kVector) : (spaced ? fold : round_up(fold, kVector)) * pitch;
+  std::fill(totals, totals + std::max(used, cols), 0.0);
+  if (job.dense) {
+    add_dense_rows(job, block, width, totals);
+    align_totals(totals, width);
+  } else if (spaced) {
+    add_spaced_rows(job, block, pitch, totals);
+  } else {
+    add_scattered_rows(job, block, totals);
+  }
+  fold_totals(totals, fold, pitch);
   finish(job, block, totals, 0, cols);
 }
 
@@ -281,6 +379,7 @@ void sum_stretch(const Job& job, int64_t first, int64_t last, int64_t stretch, i
     const Span span = job.groups[group];
     if (span.start >= to) break;
     const int64_t blocks = blocks_of(span, plan);
+    const int64_t fold = folded_rows(span.rows, problem.cols, plan.most_folded);
     int64_t number = ceil_div(std::max(int64_t{0}, from - span.start), plan.block_rows);
     for (; number < blocks && span.start + number * plan.block_rows < to; ++number) {
       const int64_t row = number * plan.block_rows;
@@ -290,13 +389,14 @@ void sum_stretch(const Job& job, int64_t first, int64_t last, int64_t stretch, i
       if (block.rows > 0) {
         block.first += group * problem.group_stride() + (span.first + row) * problem.row_stride();
       }
+      block.fold = fold;
       block.out = dbias + group * problem.dbias.strides[0];
       block.partial = blocks > 1 ? job.partial(span.slot + number) : nullptr;
-      if (job.fold > 1) {
-        sum_folded_rows(job, block);
+      if (fold > 1 || problem.cols < kVector) {
+        sum_short_rows(job, block);
       } else {
         for (int64_t col = begin; col < end; col += kPanel) {
-          sum_rows(job, block, col, std::min(col + kPanel, end));
+          sum_long_rows(job, block, col, std::min(col + kPanel, end));
         }
       }
     }
@@ -385,7 +485,6 @@ BadEnd run_cpu(const Problem& problem, const Plan& plan, const Addresses& at) {
                 plan,
                 at,
                 groups,
-                folded_rows(problem.cols),
                 problem.row_stride() == problem.cols,
                 outputs_should_stream(problem.groups * problem.cols * element)};
   switch (problem.dy.dtype) {

@@ -177,16 +177,17 @@ void report(DataErrors& errors, const char* op, const Problem& problem,
 Plan make_plan(const Problem& problem) {
   Plan plan;
   const int64_t cols = problem.cols;
-  plan.block_rows = block_rows(cols);
+  plan.most_folded = most_folded_rows(cols, static_cast<int64_t>(dtype_size(problem.dy.dtype)));
+  plan.block_rows = block_rows(plan.most_folded);
   plan.group_cost = 4 + kLeastCols / cols;
   const int64_t rows = problem.has_ends() ? problem.rows : problem.groups * problem.rows;
   // The cap keeps the sum in range for shapes that no memory holds.
   const int64_t line = rows + std::min(problem.groups, int64_t{1} << 32) * plan.group_cost;
   plan.task_rows = std::max(plan.block_rows, ceil_div(kTask, cols));
-  const int64_t row_tasks = ceil_div(line, plan.task_rows);
-  const int64_t wanted = ceil_div(kEnoughTasks, row_tasks);
   const int64_t least_cols = std::max(kLeastCols, ceil_div(kTask, std::min(line, plan.task_rows)));
-  plan.column_tasks = std::clamp(cols / least_cols, int64_t{1}, wanted);
+  const int64_t wanted = ceil_div(kEnoughTasks, ceil_div(line, plan.task_rows));
+  plan.column_tasks =  // rows that are folded are not cut
+      plan.most_folded > 1 ? 1 : std::clamp(cols / least_cols, int64_t{1}, wanted);
   plan.task_cols = round_up(ceil_div(cols, plan.column_tasks), 32);
   plan.column_tasks = ceil_div(cols, plan.task_cols);
 

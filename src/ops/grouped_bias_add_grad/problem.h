@@ -39,7 +39,8 @@ struct Problem {
 // How it is cut, from the shape alone. The groups stand one after the other on a line of work,
 // measured in rows; a task does what begins in one stretch of the line, in one range of columns.
 struct Plan {
-  int64_t block_rows = 0;    // of the tree
+  int64_t most_folded = 0;   // rows of a wide row, at most
+  int64_t block_rows = 0;    // rows of a block
   int64_t group_cost = 0;    // what a group costs besides its rows, in rows
   int64_t task_rows = 0;     // stretch of the line that is one task
   int64_t task_cols = 0;     // columns of one task

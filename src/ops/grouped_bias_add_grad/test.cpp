@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// GroupedBiasAddGrad and its V2 through the C interface, against the formula in double.
+// GroupedBiasAddGrad and its V2 through the C interface, against the formula in double. Long
+// because it holds two functions, two forms of gradY, the error table and the table of data errors.
 #include <gtest/gtest.h>
 
 #include <cfenv>
@@ -224,12 +225,12 @@ TEST(GroupedBiasAddGrad, BothVersionsBothTypesBothIndexDtypes) {
 }
 
 TEST(GroupedBiasAddGrad, EveryStridedViewGivesTheSameBits) {
-  const Numbers sizes = {3, 0, 300, 21};
+  const Numbers sizes = {3, 0, 40, 21};
   for (const int64_t cols : {1, 3, 24, 130, 300}) {
     for (const aclDataType dtype : kFloats) {
       Problem plain(sum(sizes), cols, running_sums(sizes), in_dtype(dtype));
       plain.run_and_check();
-      Problem plain_equal({3, 300, cols}, in_dtype(dtype));
+      Problem plain_equal({3, 40, cols}, in_dtype(dtype));
       plain_equal.run_and_check();
       for (const Arrangement in : kInputArrangements) {
         for (const Arrangement out : kOutputArrangements) {
@@ -242,7 +243,7 @@ TEST(GroupedBiasAddGrad, EveryStridedViewGivesTheSameBits) {
           options.out = out;
           Problem view(sum(sizes), cols, running_sums(sizes), options);
           view.run_and_check();
-          Problem equal({3, 300, cols}, options);
+          Problem equal({3, 40, cols}, options);
           equal.run_and_check();
           if (in == Arrangement::kBroadcast) continue;
           expect_same_bits("view", view.out.bits(), plain.out.bits());
@@ -253,11 +254,37 @@ TEST(GroupedBiasAddGrad, EveryStridedViewGivesTheSameBits) {
   }
 }
 
+// Rows with gaps are read where they are, short ones by way of gathered copies: the same sums.
+TEST(GroupedBiasAddGrad, RowsWithGapsGiveTheSameBitsOnEveryTarget) {
+  const std::pair<int64_t, int64_t> shapes[] = {{35500, 1}, {71000, 1}, {12500, 3}, {700, 15},
+                                                {2400, 16}, {3000, 24}, {900, 130}, {500, 300},
+                                                {40, 2079}, {40, 2100}};
+  for (const auto& [rows, cols] : shapes) {
+    for (const aclDataType dtype : kFloats) {
+      SCOPED_TRACE(std::string(dtype_short_name(dtype)) + " " + std::to_string(rows) + "x" +
+                   std::to_string(cols));
+      Problem plain(rows, cols, {rows - 9, rows}, in_dtype(dtype));
+      ASSERT_TRUE(plain.run_it().ok());
+      for (const Arrangement in : {Arrangement::kRowPadded, Arrangement::kReversedRows}) {
+        Options options = in_dtype(dtype);
+        options.in = in;
+        Problem view(rows, cols, {rows - 9, rows}, options);
+        view.run_and_check();
+        for_each_target([&](const std::string& name) {
+          view.out.poison();
+          ASSERT_TRUE(view.run_it().ok());
+          expect_same_bits(name, view.out.bits(), plain.out.bits());
+        });
+      }
+    }
+  }
+}
+
 // The workspace is a function of the shape, at most 5 % of the data, and strided rows need no more
 // of it: nothing is packed.
 TEST(GroupedBiasAddGrad, RowsAreReadInPlace) {
-  for (const int64_t cols : {3, 100, 300, 2880}) {
-    const int64_t rows = 3000000 / cols;
+  for (const int64_t cols : {3, 300, 2880}) {
+    const int64_t rows = 800000 / cols;
     uint64_t contiguous = 0;
     for (const Arrangement in : {Arrangement::kContiguous, Arrangement::kRowPadded,
                                  Arrangement::kReversedRows, Arrangement::kBroadcast}) {
@@ -344,7 +371,7 @@ TEST(GroupedBiasAddGrad, NanInfSubnormalsAndSignedZerosFlowAsTheFormulaHasThem) 
 }
 
 TEST(GroupedBiasAddGrad, AMillionRowsAndConstantColumnsHoldTheTolerance) {
-  for (const int64_t cols : {1, 2, 3}) {
+  for (const int64_t cols : {1, 3}) {
     Problem problem(1000000, cols, {1000000}, Options());
     problem.run_and_check();
     problem.dy.fill_constant(0.1);
@@ -446,7 +473,7 @@ TEST(GroupedBiasAddGrad, DataErrors) {
 // Bad ends may name all rows again and again: more blocks than the workspace has room for at once.
 TEST(GroupedBiasAddGrad, BadEndsThatNameAllRowsManyTimes) {
   for (const int64_t cols : {3, 24, 300}) {
-    const int64_t rows = 90000 / cols;
+    const int64_t rows = 300000 / cols;
     Numbers ends;
     for (int i = 0; i < 9; ++i) {
       for (const int64_t end : {rows, rows / 2, rows - 1, int64_t{3}}) ends.push_back(end);
@@ -603,11 +630,13 @@ TEST(GroupedBiasAddGrad, ErrorTableRanksShapesAndType) {
 }
 
 TEST(GroupedBiasAddGrad, ErrorTableSizesAndOverlap) {
-  constexpr int64_t kHuge = int64_t{1} << 62;
-  const Tensor dy({kHuge, 4}, ACL_FLOAT, Dims{0, 0}), one({6, 4}, ACL_FLOAT);
+  const int64_t huge[] = {int64_t{1} << 62, 4}, strides[] = {0, 0};
+  const aclTensor* dy =
+      aclCreateTensor(huge, 2, ACL_FLOAT, strides, 0, ACL_FORMAT_ND, nullptr, 0, nullptr);
   Call sizes;
-  sizes.dy_at = dy.handle();
-  sizes.refused(kInvalid, {"gradY", std::to_string(kHuge)});
+  sizes.dy_at = dy;
+  sizes.refused(kInvalid, {"gradY", std::to_string(huge[0])});
+  EXPECT_EQ(aclDestroyTensor(dy), 0);
   refused_with(&Call::out_at, Tensor({2, 4}, ACL_FLOAT, Dims{1, 1}), {"out"});
   Call overlap;
   const Tensor rows({2, 4}, ACL_FLOAT);

@@ -2,34 +2,50 @@
 // The reduction tree of GroupedBiasAddGrad: numbers that decide the order of additions, hence the
 // bits. A group's sums depend on its own rows only, counted from its first one:
 //
-//   wide row w   rows [w F, (w + 1) F) of the group, F = folded_rows(cols)
+//   wide row w   rows [w F, (w + 1) F) of the group, F = folded_rows(...)
 //   chain        16 wide rows, FP32, element by element
-//   block        256 wide rows: its chains in order into FP64 totals, then its F rows of totals
-//                in order into one
+//   block        block_rows(...) rows: its chains in order into FP64 totals, then the F rows of
+//                totals into one, halving their number as often as needed
 //   group        its blocks in order, FP64; one rounding at the end
 #ifndef ACLGRAD_OPS_GROUPED_BIAS_ADD_GRAD_TREE_H_
 #define ACLGRAD_OPS_GROUPED_BIAS_ADD_GRAD_TREE_H_
 
+#include <algorithm>
 #include <cstdint>
+
+#include "base/checked.h"
+#include "kernels/cpu/lane_count.h"
 
 namespace aclgrad::grouped_bias_add_grad {
 
-// Wide rows of a block: with 256 a block's FP64 totals are 0.8 % (FP32) or 1.6 % (16-bit) of what
-// it reads, and at least 64 MB of data are enough blocks for any machine.
-inline constexpr int64_t kBlockWideRows = 256;
+// Rows of fewer elements are taken several at once, as one wide row of up to this many bytes:
+// sixteen streams of reads are only as fast as one when each has some KB (H = 128 in FP32: half the
+// speed). Not a power of two, because then all sixteen would use the same few lines of the L1
+// cache.
+inline constexpr int64_t kLongRow = 2080;
+inline constexpr int64_t kWideRowBytes = 8320;
+inline constexpr int64_t kWidestRow = kWideRowBytes / 2 + kLongRow;  // elements
 
-// Rows of fewer elements are taken several at once, as one wide row: sixteen short streams of reads
-// are slow (H = 128 in FP32: a quarter of the speed of H = 2880, 2-core Zen 4).
-inline constexpr int64_t kWideRow = 256;
-
-// Rows that form one wide row: a power of two, 1 from kWideRow columns on.
-constexpr int64_t folded_rows(int64_t cols) {
-  int64_t rows = 1;
-  while (rows * cols < kWideRow) rows *= 2;
-  return rows;
+// Rows of a wide row, at most.
+constexpr int64_t most_folded_rows(int64_t cols, int64_t element_bytes) {
+  return cols >= kLongRow ? 1 : ceil_div(kWideRowBytes, cols * element_bytes);
 }
 
-constexpr int64_t block_rows(int64_t cols) { return kBlockWideRows * folded_rows(cols); }
+// Rows of a wide row in a group of `rows`: not so many that there is no full chain of them, but a
+// vector at least.
+constexpr int64_t folded_rows(int64_t rows, int64_t cols, int64_t most) {
+  const int64_t vector = ceil_div(static_cast<int64_t>(kLanes), cols);
+  const int64_t chain = rows / static_cast<int64_t>(kChain);
+  return std::min({most, std::max(chain, vector), std::max(rows, int64_t{1})});
+}
+
+// A block's FP64 totals should be few against what it reads, 256 rows at least (0.8 % of FP32, 1.6
+// % of 16-bit data), and 64 wide rows are about as much as a thread should do at a time. Groups of
+// several blocks have wide rows of `most` rows.
+constexpr int64_t block_rows(int64_t most) {
+  const auto chain = static_cast<int64_t>(kChain);
+  return most * round_up(std::max(int64_t{64}, ceil_div(256, most)), chain);
+}
 
 }  // namespace aclgrad::grouped_bias_add_grad
 

@@ -371,12 +371,10 @@ TEST(GroupedBiasAddGrad, NanInfSubnormalsAndSignedZerosFlowAsTheFormulaHasThem) 
 }
 
 TEST(GroupedBiasAddGrad, AMillionRowsAndConstantColumnsHoldTheTolerance) {
-  for (const int64_t cols : {1, 3}) {
-    Problem problem(1000000, cols, {1000000}, Options());
-    problem.run_and_check();
-    problem.dy.fill_constant(0.1);
-    problem.run_and_check();
-  }
+  Problem million(1000000, 1, {1000000}, Options());
+  million.run_and_check();
+  million.dy.fill_constant(0.1);
+  million.run_and_check();
   for (const aclDataType dtype : kFloats) {  // chains and blocks of long rows
     Problem constant(9000, 260, {9000}, in_dtype(dtype));
     constant.dy.fill_constant(0.1);

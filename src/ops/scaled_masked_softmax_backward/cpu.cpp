@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // ScaledMaskedSoftmaxBackward on the CPU: one parallel pass over blocks of rows. A row is visited
 // twice: row_sum() brings it from memory into L1, write_dx() finds it there. Rows of at most
-// sixteen elements stay in registers instead. Rows that do not end where a whole vector does go
-// through a Stage, so that the lines of dx are still written whole.
+// 32 elements stay in registers instead. An output that does not fit the cache is written past
+// it in whole lines; where a row has only few of them, rows are gathered in a Stage first.
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <limits>
 
+#include "base/checked.h"
 #include "kernels/cpu/cache.h"
 #include "kernels/cpu/lane_count.h"
 #include "kernels/cpu/parallel.h"
@@ -26,10 +27,17 @@
 namespace aclgrad::scaled_masked_softmax_backward {
 namespace {
 
-// Elements of a Stage (8 KB: it shares L1 with two rows) and of a row's part that goes there at
-// once. No influence on the bits.
-constexpr size_t kStage = 2048;
-constexpr size_t kPiece = 1024;
+// Bytes of a cache line, and of a Stage, which shares L1 with two rows.
+constexpr size_t kLine = 64;
+constexpr size_t kStageBytes = 8192;
+
+// A row that begins and ends within a line costs a reading of the line it shares with the next one:
+// too much if it has fewer lines than this.
+constexpr size_t kFewLines = 4;
+
+// The next row is summed before dx of a row is written if both fit L1 together, so that the
+// end of the sum, a chain of dependent additions, is not waited for: this many bytes of dy and y.
+constexpr size_t kAheadBytes = 8192;
 
 // The scale as FP32: one factor goes to dy, the other to the result.
 struct Factors {
@@ -63,6 +71,7 @@ struct Job {
   Factors split;
   Factors plain;   // for rows whose sum is too large for `split`
   bool two_ways;   // `split` is not `plain`
+  bool clean;      // dx of a row with a finite sum holds no NaN, and dy is taken as it is
   bool streaming;  // dx does not fit the cache
 };
 
@@ -103,10 +112,15 @@ struct Row {
   const T* y;
   const uint8_t* mask;
   T* dx;
+  int64_t dy_ahead = 0, y_ahead = 0;  // distance of the row that is to be prefetched meanwhile
 
   Row moved(const Steps& steps, int64_t count) const {
-    return {dy + count * steps.dy, y + count * steps.y, mask + count * steps.mask,
-            dx + count * steps.dx};
+    return {dy + count * steps.dy,
+            y + count * steps.y,
+            mask + count * steps.mask,
+            dx + count * steps.dx,
+            dy_ahead,
+            y_ahead};
   }
 };
 
@@ -167,14 +181,15 @@ HWY_INLINE F32x16 first_from(size_t count, const F32x16& a, const F32x16& b) {
   });
 }
 
-// The sum of a row of more than sixteen elements.
-template <class T>
+// The sum of a row of more than 32 elements. kScaled: on_dy is not 1.
+template <bool kScaled, class T>
 HWY_INLINE float row_sum(const Row<T>& row, size_t cols, float on_dy) {
   const F32x16 factor = set16(on_dy);
   double sums[1];
   row_sums<1>(cols, sums, [&](size_t i, size_t count, F32x16(&acc)[1]) HWY_ATTR {
     const size_t at = count == kLanes ? i * kLanes : cols - kLanes;
-    const F32x16 sum = fma(mul(load16(row.dy + at), factor), load16(row.y + at), acc[0]);
+    const F32x16 dy = load16(row.dy + at);
+    const F32x16 sum = fma(kScaled ? mul(dy, factor) : dy, load16(row.y + at), acc[0]);
     acc[0] = count == kLanes ? sum : first_from(kLanes - count, acc[0], sum);
   });
   return static_cast<float>(sums[0]);
@@ -196,75 +211,175 @@ HWY_INLINE F32x16 dx16(const Row<T>& row, size_t at, const Terms& terms) {
   return masked(dx16(load16(row.dy + at), load16(row.y + at), terms), row.mask + at);
 }
 
-// Rows of dx that follow each other in memory, gathered in FP32 until whole lines can be written.
+template <class T>
+HWY_INLINE F32x16 clean16(const Row<T>& row, size_t at, const Terms& terms) {
+  const F32x16 y = load16(row.y + at);
+  const F32x16 dx = fma(load16(row.dy + at), y, mul(y, terms.minus_sum));
+  return masked(mul(dx, terms.on_dx), row.mask + at);
+}
+
+template <bool kStream, class D, class V, class L>
+HWY_INLINE void put(V v, D d, L* to) {
+  if constexpr (kStream) {
+    hn::Stream(v, d, to);
+  } else {
+    hn::StoreU(v, d, to);
+  }
+}
+
+// Thirty-two elements of a clean row (see Job): no NaN to look for. kStream: `to` begins a line.
+template <bool kStream>
+HWY_INLINE void write32(const Row<float>& row, size_t at, const Terms& terms, float* to) {
+  for (size_t half = 0; half < 2 * kLanes; half += kLanes) {
+    const F32x16 dx = clean16(row, at + half, terms);
+    for (size_t i = 0; i < kParts; ++i) {
+      put<kStream>(dx.part[i], TagF32(), to + half + i * kPartLanes);
+    }
+  }
+}
+template <bool kStream>
+HWY_INLINE void write32(const Row<float16_t>& row, size_t at, const Terms& terms, float16_t* to) {
+  for (size_t half = 0; half < 2 * kLanes; half += kLanes) {
+    const F32x16 dx = clean16(row, at + half, terms);
+#if HWY_NATIVE_FMA && (HWY_ARCH_X86 || HWY_ARCH_ARM_A64)  // F16C and NEON convert exactly
+    const hn::Rebind<hwy::float16_t, TagF32> d16;
+    for (size_t i = 0; i < kParts; ++i) {
+      put<kStream>(hn::BitCast(TagU16(), hn::DemoteTo(d16, dx.part[i])), TagU16(),
+                   reinterpret_cast<uint16_t*>(to) + half + i * kPartLanes);
+    }
+#else
+    kStream ? stream16(dx, to + half) : store16(dx, to + half);
+#endif
+  }
+}
+// A BF16 number is the upper half of an FP32 one: elements 2 i and 2 i + 1 are taken from lane i of
+// a vector of pairs by a shift and a mask, and put back so, without a conversion between widths.
+template <bool kStream>
+HWY_INLINE void write32(const Row<bfloat16_t>& row, size_t at, const Terms& terms, bfloat16_t* to) {
+#if HWY_TARGET == HWY_SCALAR
+  for (size_t half = 0; half < 2 * kLanes; half += kLanes) {
+    store16(clean16(row, at + half, terms), to + half);
+  }
+#else
+  const TagF32 df;
+  const TagU32 du;
+  const hn::Repartition<uint16_t, TagU32> d16;
+  const hn::Rebind<uint8_t, decltype(d16)> d8;
+  const VecU32 upper = hn::Set(du, 0xFFFF0000u);
+  const auto dx_bits = [&](size_t i, VecU32 dy, VecU32 y_bits) HWY_ATTR {
+    const VecF32 y = hn::BitCast(df, y_bits);
+    const VecF32 product = hn::Mul(y, terms.minus_sum.part[i]);
+    const VecF32 dx = fused(hn::BitCast(df, dy), y, product);
+    const VecU32 bits = hn::BitCast(du, hn::Mul(dx, terms.on_dx.part[i]));
+    const VecU32 odd = hn::And(hn::ShiftRight<16>(bits), hn::Set(du, 1u));
+    return hn::Add(hn::Add(bits, hn::Set(du, 0x7FFFu)), odd);  // rounded to nearest even
+  };
+  for (size_t i = 0; i < kParts; ++i) {
+    const size_t begin = 2 * i * kPartLanes;
+    const VecU32 dy = hn::LoadU(du, reinterpret_cast<const uint32_t*>(row.dy + at + begin));
+    const VecU32 y = hn::LoadU(du, reinterpret_cast<const uint32_t*>(row.y + at + begin));
+    const VecU32 even = dx_bits(i, hn::ShiftLeft<16>(dy), hn::ShiftLeft<16>(y));
+    const VecU32 odd = dx_bits(i, hn::And(dy, upper), hn::And(y, upper));
+    const VecU32 both = hn::Or(hn::ShiftRight<16>(even), hn::And(odd, upper));
+    const auto mask = hn::PromoteTo(d16, hn::LoadU(d8, row.mask + at + begin));
+    const auto kept = hn::IfThenElseZero(hn::Eq(mask, hn::Zero(d16)), hn::BitCast(d16, both));
+    put<kStream>(kept, d16, reinterpret_cast<uint16_t*>(to) + begin);
+  }
+#endif
+}
+
+template <class T>
+HWY_INLINE bool begins_line(const T* p) {
+  return reinterpret_cast<uintptr_t>(p) % kLine == 0;
+}
+
+// Rows of dx that follow each other in memory, gathered until whole lines can be written.
 template <class T>
 class Stage {
  public:
   explicit Stage(bool streaming) : streaming_(streaming) {}
 
-  // Where the elements for [at, at + count) belong, count <= kStage / 2. The sixteen behind them
+  // Where the elements for [at, at + count) belong. The sixteen behind them
   // may be overwritten. They count as present at once.
-  HWY_INLINE float* room(T* at, size_t count) {
+  HWY_INLINE T* room(T* at, size_t count) {
     if (HWY_UNLIKELY(at != next_ + filled_)) {
       flush();
       next_ = at;
     }
-    if (HWY_UNLIKELY(filled_ + count > kStage)) drain();
-    float* out = values_ + filled_;
+    if (HWY_UNLIKELY(filled_ + count > kElements)) drain();
+    T* out = values_ + filled_;
     filled_ += count;
     return out;
   }
 
   void flush() {
     drain();
-    if (filled_ != 0) store_first(load16(values_), next_, filled_);
+    copy(values_, next_, filled_);
     next_ += filled_;
     filled_ = 0;
   }
 
  private:
-  // Writes whole vectors and keeps what is left.
+  static constexpr size_t kElements = kStageBytes / sizeof(T);
+  static constexpr size_t kLineElements = kLine / sizeof(T);
+
+  static void copy(const T* from, T* to, size_t count) {
+    if (count != 0) std::memcpy(static_cast<void*>(to), from, count * sizeof(T));
+  }
+
+  // Writes whole lines and keeps what is left.
   void drain() {
     size_t at = 0;
-    if (streaming_ && filled_ >= kLanes && !can_stream(next_)) {
-      at = kLanes - reinterpret_cast<uintptr_t>(next_) / sizeof(T) % kLanes;
-      store_first(load16(values_), next_, at);
-    }
-    for (; at + kLanes <= filled_; at += kLanes) {
-      const F32x16 v = load16(values_ + at);
-      if (streaming_) {
-        stream16(v, next_ + at);
-      } else {
-        store16(v, next_ + at);
+    if (!streaming_) {
+      at = filled_;
+      copy(values_, next_, at);
+    } else if (filled_ >= kLineElements) {
+      const size_t over = reinterpret_cast<uintptr_t>(next_) / sizeof(T) % kLineElements;
+      if (over != 0) at = kLineElements - over;
+      copy(values_, next_, at);
+      for (; at + kLineElements <= filled_; at += kLineElements) {
+        const auto* from = reinterpret_cast<const float*>(values_ + at);
+        auto* to = reinterpret_cast<float*>(next_ + at);
+        for (size_t i = 0; i < kLanes; i += kPartLanes) {
+          hn::Stream(hn::LoadU(TagF32(), from + i), TagF32(), to + i);
+        }
       }
+      std::memmove(static_cast<void*>(values_), values_ + at, (filled_ - at) * sizeof(T));
     }
-    store_raw(load16(values_ + at), values_);
     next_ += at;
     filled_ -= at;
   }
 
-  alignas(64) float values_[kStage + 2 * kLanes];
+  alignas(kLine) T values_[kElements + kLanes];
   T* next_ = nullptr;
   size_t filled_ = 0;
   bool streaming_;
 };
 
-// A row of at most sixteen elements. kWhole: all sixteen lanes may be read.
-template <class T, bool kWhole>
-HWY_INLINE void short_row(const Job& job, const Row<T>& row, Stage<T>* stage) {
+// A row of at most 16 V elements, V = 1 or 2, that stays in registers between its two visits. The
+// second vector ends with the row and counts what the first one left out. kWhole: sixteen elements
+// may be read, always so when V = 2.
+template <class T, size_t V, bool kWhole>
+HWY_INLINE void small_row(const Job& job, const Row<T>& row, Stage<T>* stage) {
   const size_t cols = job.cols;
-  alignas(16) uint8_t mask_bytes[kLanes] = {};
-  const uint8_t* mask = row.mask;
-  if constexpr (!kWhole) {
-    std::memcpy(mask_bytes, row.mask, cols);
-    mask = mask_bytes;
+  const size_t at[2] = {0, V == 1 ? 0 : cols - kLanes};
+  F32x16 dy[V], y[V];
+  for (size_t v = 0; v < V; ++v) {
+    dy[v] = kWhole ? load16(row.dy + at[v]) : load_first(row.dy, cols);
+    y[v] = kWhole ? load16(row.y + at[v]) : load_first(row.y, cols);
   }
-  const F32x16 dy = kWhole ? load16(row.dy) : load_first(row.dy, cols);
-  const F32x16 y = kWhole ? load16(row.y) : load_first(row.y, cols);
   const auto sum_with = [&](const Factors& factors) HWY_ATTR {
-    const F32x16 products = fma(mul(dy, set16(factors.on_dy)), y, zero16());
+    const F32x16 zero = zero16();
+    F32x16 products[V];
+    for (size_t v = 0; v < V; ++v) {
+      products[v] = fma(mul(dy[v], set16(factors.on_dy)), y[v], zero);
+    }
     alignas(64) double totals[kLanes];
-    set_to(totals, keep_first(products, cols));
+    if constexpr (V == 1) {
+      set_to(totals, keep_first(products[0], cols));
+    } else {
+      set_to(totals, add(products[0], first_from(2 * kLanes - cols, zero, products[1])));
+    }
     return static_cast<float>(join16(totals));
   };
   float sum = sum_with(job.split);
@@ -273,85 +388,140 @@ HWY_INLINE void short_row(const Job& job, const Row<T>& row, Stage<T>* stage) {
     sum = sum_with(job.plain);
     terms = terms_of(job.plain, sum);
   }
-  const F32x16 dx = masked(dx16(dy, y, terms), mask);
-  if (stage != nullptr) {
-    store_raw(dx, stage->room(row.dx, cols));
-  } else if (cols == kLanes) {
-    store16(dx, row.dx);
-  } else {
-    store_first(dx, row.dx, cols);
+  alignas(16) uint8_t mask_bytes[kLanes] = {};
+  const uint8_t* mask = row.mask;
+  if constexpr (!kWhole) {
+    std::memcpy(mask_bytes, row.mask, cols);
+    mask = mask_bytes;
+  }
+  T* to = stage != nullptr ? stage->room(row.dx, cols) : row.dx;
+  for (size_t v = 0; v < V; ++v) {
+    const F32x16 dx = masked(dx16(dy[v], y[v], terms), mask + at[v]);
+    if (V > 1 || stage != nullptr || cols == kLanes) {
+      store16(dx, to + at[v]);
+    } else {
+      store_first(dx, to, cols);
+    }
   }
 }
 
 template <class T>
-HWY_INLINE void short_run(const Job& job, const Row<T>& first, const Steps& steps,
+HWY_INLINE void small_run(const Job& job, const Row<T>& first, const Steps& steps,
                           Stage<T>* stage) {
-  // Where rows follow each other without a gap, sixteen lanes may be read while they lie in the
+  if (job.cols > kLanes) {
+    for (int64_t r = 0; r < steps.count; ++r) {
+      small_row<T, 2, true>(job, first.moved(steps, r), stage);
+    }
+    return;
+  }
+  // Where rows follow each other without a gap, sixteen elements may be read while they lie in the
   // run; other threads may be writing what lies behind it.
   const auto cols = static_cast<int64_t>(job.cols);
   const bool dense = steps.dy == cols && steps.y == cols && steps.mask == cols;
-  int64_t whole = 0;
-  if (dense)
-    whole =
-        std::max(steps.count - (static_cast<int64_t>(kLanes) + cols - 1) / cols + 1, int64_t{0});
-  if (job.cols == kLanes) whole = steps.count;
-  int64_t r = 0;
-  for (; r < whole; ++r) short_row<T, true>(job, first.moved(steps, r), stage);
-  for (; r < steps.count; ++r) short_row<T, false>(job, first.moved(steps, r), stage);
+  const int64_t last = ceil_div(static_cast<int64_t>(kLanes), cols);  // rows that sixteen reach
+  const int64_t whole = dense ? std::max(steps.count - last + 1, int64_t{0}) : 0;
+  for (int64_t r = 0; r < whole; ++r) {
+    small_row<T, 1, true>(job, first.moved(steps, r), stage);
+  }
+  for (int64_t r = whole; r < steps.count; ++r) {
+    small_row<T, 1, false>(job, first.moved(steps, r), stage);
+  }
 }
 
-// The second visit to a row of more than sixteen elements. dx may be dy or y: the last vector
-// overlaps the one before it, so it is computed before that one is written.
+// Elements [begin, end) of a vector, begin = 0 or end = 16, to the same place behind `to`; the
+// others are not touched.
 template <class T>
-HWY_INLINE void write_dx(const Row<T>& row, size_t cols, const Terms& terms, bool streaming) {
-  const size_t rest = cols % kLanes;
-  const size_t full = cols - rest;
+HWY_INLINE void store_part(const F32x16& v, size_t begin, size_t end, T* to) {
+  // Not by a masked store: on Zen 4 that made rows of 197 four times slower.
+  alignas(kLine) T buffer[kLanes];
+  store16(v, buffer);
+  std::memcpy(static_cast<void*>(to + begin), buffer + begin, (end - begin) * sizeof(T));
+}
+
+// Elements [at, cols) of a row as far as they fill vectors; returns where those end. kStream:
+// to + at begins a line; only whole lines are streamed, a half one would be fetched again at once.
+template <bool kStream, class T>
+HWY_INLINE size_t write_vectors(const Row<T>& row, size_t at, size_t cols, const Terms& terms,
+                                bool clean, T* to) {
+  constexpr size_t kLineElements = kLine / sizeof(T);
+  if (clean) {
+    for (; at + 2 * kLanes <= cols; at += 2 * kLanes) {
+      for (size_t line = 0; line < 2 * kLanes; line += kLineElements) {
+        hwy::Prefetch(row.dy + at + line + row.dy_ahead);
+        hwy::Prefetch(row.y + at + line + row.y_ahead);
+      }
+      write32<kStream>(row, at, terms, to + at);
+    }
+  }
+  for (; kStream && at + kLineElements <= cols; at += kLineElements) {
+    for (size_t i = at; i < at + kLineElements; i += kLanes) stream16(dx16(row, i, terms), to + i);
+  }
+  for (; at + kLanes <= cols; at += kLanes) store16(dx16(row, at, terms), to + at);
+  return at;
+}
+
+// The second visit to a row of more than 32 elements; what they become goes to `to`. dx may be
+// dy or y: the last vector overlaps the one before it, so it is computed before that is written.
+template <class T>
+HWY_INLINE void write_dx(const Row<T>& row, size_t cols, const Terms& terms, bool clean, T* to) {
   const F32x16 last = dx16(row, cols - kLanes, terms);
-  if (!streaming || !can_stream(row.dx)) {
-    for (size_t at = 0; at < full; at += kLanes) store16(dx16(row, at, terms), row.dx + at);
-    if (rest != 0) store16(last, row.dx + cols - kLanes);
-    return;
-  }
-  for (size_t at = 0; at < full; at += kLanes) stream16(dx16(row, at, terms), row.dx + at);
-  if (rest != 0) {  // without touching the lines that are on their way to memory
-    T buffer[kLanes];
-    store16(last, buffer);
-    std::memcpy(static_cast<void*>(row.dx + full), buffer + kLanes - rest, rest * sizeof(T));
+  if (write_vectors<false>(row, 0, cols, terms, clean, to) != cols) {
+    store16(last, to + cols - kLanes);
   }
 }
 
-// The same through the stage, in pieces; the last one is no shorter than a vector.
+// The same past the caches, for rows of at least two lines. The parts of lines at the row's ends
+// are stored to the byte: a line that is on its way to memory should not be touched again.
 template <class T>
-HWY_INLINE void stage_dx(const Row<T>& row, size_t cols, const Terms& terms, Stage<T>& stage) {
-  for (size_t begin = 0; begin < cols;) {
-    const size_t left = cols - begin;
-    const size_t count = left <= kPiece + kLanes ? left : kPiece;
-    const size_t full = count - count % kLanes;
-    float* out = stage.room(row.dx + begin, count);
-    for (size_t at = 0; at < full; at += kLanes) {
-      store_raw(dx16(row, begin + at, terms), out + at);
-    }
-    if (full != count) {
-      store_raw(dx16(row, cols - kLanes, terms), out + count - kLanes);
-    }
-    begin += count;
+HWY_INLINE void stream_dx(const Row<T>& row, size_t cols, const Terms& terms, bool clean) {
+  constexpr size_t kLineElements = kLine / sizeof(T);
+  const F32x16 last = dx16(row, cols - kLanes, terms);
+  const size_t over = reinterpret_cast<uintptr_t>(row.dx) / sizeof(T) % kLineElements;
+  const size_t before = over == 0 ? 0 : kLineElements - over;
+  if (before >= kLanes) {
+    const F32x16 second = dx16(row, before - kLanes, terms);
+    store16(dx16(row, 0, terms), row.dx);
+    store16(second, row.dx + before - kLanes);
+  } else if (before != 0) {
+    store_part(dx16(row, 0, terms), 0, before, row.dx);
   }
+  const size_t end = write_vectors<true>(row, before, cols, terms, clean, row.dx);
+  if (end != cols) store_part(last, end + kLanes - cols, kLanes, row.dx + cols - kLanes);
+}
+
+// What the first visit to a row leaves for the second.
+struct Summed {
+  float sum;
+  bool split;  // by job.split's factors, else by job.plain's
+};
+template <class T>
+HWY_INLINE Summed first_visit(const Job& job, const Row<T>& row) {
+  if (HWY_LIKELY(job.split.on_dy == 1.0f)) return {row_sum<false>(row, job.cols, 1.0f), true};
+  const float sum = row_sum<true>(row, job.cols, job.split.on_dy);
+  if (!job.two_ways || std::abs(sum) < kLargestScaledSum) return {sum, true};
+  return {row_sum<true>(row, job.cols, job.plain.on_dy), false};
 }
 
 template <class T>
 HWY_INLINE void long_run(const Job& job, const Row<T>& first, const Steps& steps, Stage<T>* stage) {
-  for (int64_t r = 0; r < steps.count; ++r) {
-    const Row<T> row = first.moved(steps, r);
-    float sum = row_sum(row, job.cols, job.split.on_dy);
-    Terms terms = terms_of(job.split, sum);
-    if (HWY_UNLIKELY(job.two_ways && !(std::abs(sum) < kLargestScaledSum))) {
-      sum = row_sum(row, job.cols, job.plain.on_dy);
-      terms = terms_of(job.plain, sum);
-    }
+  const size_t row_bytes = job.cols * sizeof(T);
+  const int64_t lag = 2 * row_bytes <= kAheadBytes ? 1 : 0;
+  Summed summed[2];
+  for (int64_t r = 0; r < steps.count + lag; ++r) {
+    if (r < steps.count) summed[r % 2] = first_visit(job, first.moved(steps, r));
+    if (r < lag) continue;
+    Row<T> row = first.moved(steps, r - lag);
+    row.dy_ahead = (lag + 1) * steps.dy;
+    row.y_ahead = (lag + 1) * steps.y;
+    const Summed& now = summed[(r - lag) % 2];
+    const Terms terms = terms_of(now.split ? job.split : job.plain, now.sum);
+    const bool clean = job.clean && std::isfinite(now.sum);
     if (stage != nullptr) {
-      stage_dx(row, job.cols, terms, *stage);
+      write_dx(row, job.cols, terms, clean, stage->room(row.dx, job.cols));
+    } else if (job.streaming && row_bytes >= kFewLines * kLine) {
+      stream_dx(row, job.cols, terms, clean);
     } else {
-      write_dx(row, job.cols, terms, job.streaming);
+      write_dx(row, job.cols, terms, clean, row.dx);
     }
   }
 }
@@ -361,16 +531,16 @@ void block(const Job& job, int64_t index) {
   Nest nest;
   const Row<T> first = locate<T>(job, index, nest);
   const Steps& run = nest.loops[2];
-  const bool is_short = job.cols <= kLanes;
+  const bool is_small = job.cols <= 2 * kLanes;
+  const bool few_lines = job.cols * sizeof(T) < kFewLines * kLine;
   const bool dense = run.count == 1 || run.dx == static_cast<int64_t>(job.cols);
-  const bool lines = job.cols % kLanes == 0 && (!job.streaming || can_stream(first.dx));
-  const bool staged = dense && !lines && (is_short || job.streaming);
+  const bool staged = dense && (job.streaming ? is_small || few_lines : job.cols < kLanes);
   Stage<T> stage(job.streaming);
   for (int64_t i = 0; i < nest.loops[0].count; ++i) {
     for (int64_t j = 0; j < nest.loops[1].count; ++j) {
       const Row<T> row = first.moved(nest.loops[0], i).moved(nest.loops[1], j);
-      if (is_short) {
-        short_run(job, row, run, staged ? &stage : nullptr);
+      if (is_small) {
+        small_run(job, row, run, staged ? &stage : nullptr);
       } else {
         long_run(job, row, run, staged ? &stage : nullptr);
       }
@@ -416,6 +586,7 @@ void run_cpu(const Problem& problem, const Plan& plan, const Addresses& at) {
                 split,
                 plain,
                 split.on_dy != plain.on_dy,
+                split.on_dy == 1.0f && std::isfinite(split.on_dx) && split.on_dx != 0.0f,
                 aligned && outputs_should_stream(problem.dx.numel() * size)};
   switch (problem.dx.dtype) {
     case ACL_FLOAT16:

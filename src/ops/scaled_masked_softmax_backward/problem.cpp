@@ -18,11 +18,9 @@ namespace {
 constexpr const char* kOp = "aclnnScaledMaskedSoftmaxBackward";
 
 // Elements of one block: about 20 us of one core's work, so that a smaller problem is not shared.
+// Rows that follow each other in memory come first: in runs of 8 rows of 16 heads the hardware
+// reads ahead in vain (1.3x the time, 8x16x512x512 on one core of a Zen 4).
 constexpr int64_t kBlock = 65536;
-
-// Elements of neighbouring rows that are visited before the next head: under a few KB the hardware
-// reads ahead in vain.
-constexpr int64_t kRun = 4096;
 
 // Everything phase one reads of the arguments.
 struct Inputs {
@@ -110,23 +108,16 @@ std::string problem_name(const Problem& problem) {
 }  // namespace
 
 Plan make_plan(const Problem& problem) {
-  const auto share = [](int64_t elements, int64_t unit) {
-    return std::max(elements / unit, int64_t{1});
+  // As many neighbouring rows as make a block; if those are all rows, more heads; then batches.
+  const auto share = [](int64_t count, int64_t unit, int64_t& blocks) {
+    const int64_t most = std::max(kBlock / unit, int64_t{1});
+    blocks = ceil_div(count, most);
+    return ceil_div(count, blocks);
   };
-  // All heads of as many rows as make a block, but long enough runs of rows; then more batches.
-  const int64_t cols = std::max(problem.cols, int64_t{1});
-  const int64_t run = share(kRun, cols);
-  const int64_t of_all_heads = share(share(kBlock, cols), std::max(problem.heads, int64_t{1}));
   Plan plan;
-  plan.rows = std::min(problem.rows, std::max(run, of_all_heads));
-  plan.row_blocks = ceil_div(problem.rows, plan.rows);
-  plan.rows = ceil_div(problem.rows, plan.row_blocks);
-  plan.heads = std::min(problem.heads, share(kBlock, plan.rows * cols));
-  plan.head_blocks = ceil_div(problem.heads, plan.heads);
-  plan.heads = ceil_div(problem.heads, plan.head_blocks);
-  plan.batches = std::min(problem.batches, share(kBlock, plan.heads * plan.rows * cols));
-  plan.batch_blocks = ceil_div(problem.batches, plan.batches);
-  plan.batches = ceil_div(problem.batches, plan.batch_blocks);
+  plan.rows = share(problem.rows, problem.cols, plan.row_blocks);
+  plan.heads = share(problem.heads, plan.rows * problem.cols, plan.head_blocks);
+  plan.batches = share(problem.batches, plan.heads * plan.rows * problem.cols, plan.batch_blocks);
   return plan;
 }
 

@@ -30,7 +30,7 @@ struct Problem {
 };
 
 // How it is cut, from the shape alone: blocks of `rows` neighbouring rows of `heads` heads of
-// `batches` batches. Heads that share rows of the mask come one after the other in a block.
+// `batches` batches. Blocks of heads that share rows of the mask follow each other.
 struct Plan {
   int64_t batches = 0, heads = 0, rows = 0;                   // of one block
   int64_t batch_blocks = 0, head_blocks = 0, row_blocks = 0;  // how many of them

@@ -8,7 +8,7 @@ import torch
 def compress(x, w, ends, stride):
     """The forward operator: windows of len(w) tokens of each sequence, weighted and summed."""
     block = w.shape[0]
-    parts, begin = [x.new_zeros(0, *x.shape[1:])], 0
+    parts, begin = [x[:0]], 0
     for end in ends:
         if end - begin >= block:
             windows = x[begin:end].unfold(0, block, stride)  # [windows, heads, width, block]

@@ -6,7 +6,7 @@ set -euo pipefail
 
 declare -A groups=(
   [build]="g++ cmake ninja-build pkg-config libhwy-dev libtbb-dev"
-  [test]="libgtest-dev libbenchmark-dev binutils util-linux python3 python3-venv"
+  [test]="libgtest-dev binutils util-linux python3 python3-venv"
   [demo]="bible-kjv"
   [lint]="clang-format-14 clang-tidy-14"
 )
@@ -35,7 +35,7 @@ works() {
     libhwy-dev) includes hwy/highway.h ;;
     libtbb-dev) includes oneapi/tbb/scalable_allocator.h ;;
     libgtest-dev) includes gtest/gtest.h ;;
-    libbenchmark-dev) includes benchmark/benchmark.h ;;
+   ) includes benchmark/benchmark.h ;;
     binutils) command -v readelf ;;
     util-linux) command -v setarch ;;
     python3) command -v python3 ;;

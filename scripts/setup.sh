@@ -35,7 +35,6 @@ works() {
     libhwy-dev) includes hwy/highway.h ;;
     libtbb-dev) includes oneapi/tbb/scalable_allocator.h ;;
     libgtest-dev) includes gtest/gtest.h ;;
-   ) includes benchmark/benchmark.h ;;
     binutils) command -v readelf ;;
     util-linux) command -v setarch ;;
     python3) command -v python3 ;;

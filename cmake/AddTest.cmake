@@ -45,8 +45,7 @@ function(register_oracle_test name)
 endfunction()
 
 function(add_aclgrad_program name)
-  existing_sources(sources ${ARGN})
-  add_executable(${name} ${sources})
+  add_executable(${name} ${ARGN})
   target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR}/src
     ${PROJECT_SOURCE_DIR}/tests)
   target_link_libraries(${name} PRIVATE aclgrad_settings opapi nnopbase ascendcl)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Loads every library name of the toolkit into one process, as Python extensions do: all handles must
-// lead to the same functions, so state lives once.
+// Loads every library name of the toolkit into one process, as Python extensions do: all handles
+// must lead to the same functions, so state lives once.
 #include <dlfcn.h>
 #include <stdio.h>
 #include <string.h>
@@ -64,9 +64,9 @@ int main(void) {
   compare_symbol(handles, "aclrtMalloc", kLibraryCount);
   compare_symbol(handles, "aclGetRecentErrMsg", kLibraryCount);
   call_across(handles);
-  static const char* const kAbsent[] = {"PTAGetExecCache", "InitPTACacheThreadLocal",
-                                        "SetPTAHashKey", "CanUsePTACache", "AddTensorAddrToCachedList",
-                                        "UnInitPTACacheThreadLocal", "PTAFindExecCache"};
+  static const char* const kAbsent[] = {
+      "PTAGetExecCache",           "InitPTACacheThreadLocal",   "SetPTAHashKey",   "CanUsePTACache",
+      "AddTensorAddrToCachedList", "UnInitPTACacheThreadLocal", "PTAFindExecCache"};
   for (int i = 0; i < kLibraryCount; ++i) {
     for (size_t k = 0; k < sizeof kAbsent / sizeof kAbsent[0]; ++k) {
       expect(dlsym(handles[i], kAbsent[k]) == NULL, kAbsent[k], kLibraries[i]);

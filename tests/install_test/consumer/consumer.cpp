@@ -54,16 +54,15 @@ int run() {
     return 1;
   }
   void* workspace = nullptr;
-  if (workspace_size > 0 &&
-      check("aclrtMalloc",
-            aclrtMalloc(&workspace, workspace_size, ACL_MEM_MALLOC_HUGE_FIRST)) != 0) {
+  if (workspace_size > 0 && check("aclrtMalloc", aclrtMalloc(&workspace, workspace_size,
+                                                             ACL_MEM_MALLOC_HUGE_FIRST)) != 0) {
     return 1;
   }
   if (check("aclnnGroupedBiasAddGrad",
             aclnnGroupedBiasAddGrad(workspace, workspace_size, executor, stream)) != 0 ||
       check("aclrtSynchronizeStream", aclrtSynchronizeStream(stream)) != 0 ||
-      check("aclrtMemcpy", aclrtMemcpy(sums.data(), 160, memory[2], 160,
-                                       ACL_MEMCPY_DEVICE_TO_HOST)) != 0) {
+      check("aclrtMemcpy",
+            aclrtMemcpy(sums.data(), 160, memory[2], 160, ACL_MEMCPY_DEVICE_TO_HOST)) != 0) {
     return 1;
   }
   if (workspace != nullptr) check("aclrtFree", aclrtFree(workspace));

@@ -126,8 +126,8 @@ int exit_with_queued_work() {
   use_device();
   aclrtStream held = nullptr;
   require(aclrtCreateStream(&held), "stream");
-  auto* gate = new Gate(held);  // never opened, never destroyed
-  auto* planned = new Planned(0);
+  static Gate* gate = new Gate(held);  // never opened, never destroyed
+  static Planned* planned = new Planned(0);
   require(planned->execute(held), "phase two");
   std::printf("queued %d\n", planned->problem.outputs_untouched() && gate != nullptr ? 1 : 0);
   std::fflush(stdout);

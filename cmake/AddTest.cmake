@@ -29,7 +29,7 @@ set(ACLGRAD_TEST_ENVIRONMENT
 
 function(register_test name)
   add_test(NAME ${name} COMMAND ${ARGN})
-  set_tests_properties(${name} PROPERTIES TIMEOUT 300 ENVIRONMENT "${ACLGRAD_TEST_ENVIRONMENT}")
+  set_tests_properties(${name} PROPERTIES TIMEOUT 900 ENVIRONMENT "${ACLGRAD_TEST_ENVIRONMENT}")
 endfunction()
 
 function(register_oracle_test name)

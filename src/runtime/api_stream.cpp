@@ -104,10 +104,10 @@ Status launch_callback(aclrtCallback callback, void* data, int block, aclrtStrea
 Status wait_event(aclrtStream handle, aclrtEvent event_handle) {
   constexpr const char* kName = "aclrtStreamWaitEvent";
   Status refusal = kOk;
-  const StreamTable::Pin stream = resolve(kName, handle, refusal);
-  if (!stream) return refusal;
   const EventTable::Pin event = events::resolve(kName, "event", event_handle, refusal);
   if (!event) return refusal;
+  const StreamTable::Pin stream = resolve(kName, handle, refusal);
+  if (!stream) return refusal;
   if (events::wait(event->state, stream->stream)) return kOk;
   return fail(ACL_ERROR_RT_STREAM_CONTEXT, "%s: the stream is being destroyed", kName);
 }

@@ -28,6 +28,13 @@ using nsa_compress_grad::Case;
 using nsa_compress_grad::window_starts;
 
 constexpr aclDataType kFloats[] = {ACL_FLOAT16, ACL_BF16};
+// Windows of the largest problem: a million terms for each weight. Sanitizers take a tenth.
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr int64_t kMany = 6250;
+#else
+constexpr int64_t kMany = 62500;
+#endif
+
 constexpr int kNull = 161001;
 constexpr int kInvalid = 161002;
 
@@ -137,22 +144,39 @@ TEST(NsaCompressGrad, MatchesReferenceWithTheSameBitsOnEveryTargetAndThreadCount
   }
 }
 
-// More than half of a last-level cache: dx is written past the caches.
+// More than half of a usual last-level cache: dx is written past the caches where its rows are
+// aligned. One row stands for all of x, one for all of dy, so that only dx takes memory.
 TEST(NsaCompressGrad, OutputsThatBypassTheCaches) {
+  const Dims rows = {36000, 2, 128}, grads = {2247, 2, 128}, weights = {32, 2};
+  const IntArray ends({12000, 35990});
   for (const aclDataType dtype : kFloats) {
-    Problem problem({36000, 2, 128, 32, 16, {12000, 35990}}, dtype);
-    problem.run_and_check();
-    const std::vector<uint8_t> dx = problem.dx.bits(), dw = problem.dw.bits();
+    const auto repeated = [&](const Dims& dims) {
+      Tensor tensor = Tensor::broadcast(dims, dtype, {0});
+      tensor.fill_uniform(1, -1.0, 1.0);
+      return tensor;
+    };
+    const Tensor dy = repeated(grads), x = repeated(rows);
+    Tensor w(weights, dtype);
+    w.fill_normal(2);
+    const Tensor ordinary(rows, dtype, Arrangement::kOffset), large(rows, dtype);
+    const Tensor ordinary_dw(weights, dtype), dw(weights, dtype);
+    const auto run_into = [&](const Tensor& input_grad, const Tensor& weight_grad) {
+      const Outcome outcome = run(
+          [&](uint64_t* size, aclOpExecutor** executor) {
+            return aclnnNsaCompressGradGetWorkspaceSize(
+                dy.handle(), x.handle(), w.handle(), ends.handle(), 32, 16, 0, nullptr,
+                input_grad.handle(), weight_grad.handle(), size, executor);
+          },
+          aclnnNsaCompressGrad);
+      ASSERT_TRUE(outcome.ok()) << outcome;
+    };
+    run_into(ordinary, ordinary_dw);
+    const std::vector<uint8_t> dx_bits = ordinary.bits(), dw_bits = ordinary_dw.bits();
     for_each_target([&](const std::string& name) {
-      ASSERT_TRUE(problem.run_it().ok());
-      expect_same_bits(name, problem.dx.bits(), dx);
-      expect_same_bits(name, problem.dw.bits(), dw);
+      run_into(large, dw);
+      expect_same_bits(name + " inputGradOut", large.bits(), dx_bits);
+      expect_same_bits(name + " weightGradOut", dw.bits(), dw_bits);
     });
-    Views views;
-    views.dx = Arrangement::kOffset;
-    Problem unaligned(problem.shape, dtype, views);
-    ASSERT_TRUE(unaligned.run_it().ok());
-    unaligned.expect_bits_of(problem);
   }
 }
 
@@ -276,9 +300,9 @@ TEST(NsaCompressGrad, WorkspaceOfLargeProblemsIsSmall) {
 TEST(NsaCompressGrad, InPlaceGivesTheSameBits) {
   for (const Case& shape :
        {Case{131, 3, 48, 32, 16, {67, 130}}, Case{300, 2, 272, 64, 16, {}},
-        Case{700, 1, 32, 400, 16, {}}, Case{4200, 2, 64, 32, 16, {1000, 4100}}}) {
-    for (const Arrangement view : {Arrangement::kContiguous, Arrangement::kRowPadded,
-                                   Arrangement::kTransposed, Arrangement::kInnerStrided}) {
+        Case{700, 1, 32, 400, 16, {}}, Case{2400, 1, 128, 32, 16, {1000, 2300}}}) {
+    for (const Arrangement view :
+         {Arrangement::kContiguous, Arrangement::kRowPadded, Arrangement::kTransposed}) {
       Problem apart(shape, ACL_FLOAT16);
       ASSERT_TRUE(apart.run_it().ok());
       Problem same(shape, ACL_FLOAT16, {view, view, view, view, view});
@@ -292,7 +316,7 @@ TEST(NsaCompressGrad, InPlaceGivesTheSameBits) {
         EXPECT_TRUE(same.x.untouched_outside());
       };
       for_each_target(run_again);
-      for_each_thread_count(run_again);
+      if (shape.tokens > 1000) for_each_thread_count(run_again);  // has several slabs
     }
   }
 }
@@ -358,7 +382,7 @@ TEST(NsaCompressGrad, NanInfSubnormalsAndSignedZerosFlowAsTheFormulaHasThem) {
 
 TEST(NsaCompressGrad, AMillionTermsAndConstantsHoldTheTolerance) {
   for (const aclDataType dtype : kFloats) {
-    Problem problem({1000000, 1, 16, 32, 16, {}}, dtype);  // 62,499 windows of 16 terms a weight
+    Problem problem({16 * kMany, 1, 16, 32, 16, {}}, dtype);  // 16 terms a window and weight
     if (dtype == ACL_BF16) problem.run_and_check();
     Problem wide({2000, 1, 1024, 64, 16, {}}, dtype);
     Problem chains({6000, 1, 16, 4096, 16, {}}, dtype);  // 256 windows a token
@@ -375,9 +399,11 @@ TEST(NsaCompressGrad, AHundredThousandSequences) {
   Random random(5);
   std::vector<int64_t> ends(100000);
   int64_t end = 0;
-  for (int64_t& each : ends) each = end += random.integer(0, 40);
+  for (int64_t& each : ends) {
+    each = end += random.chance(0.1) ? random.integer(30, 50) : random.integer(0, 3);
+  }
   Problem problem({end + 3, 1, 16, 32, 16, ends}, ACL_BF16);
-  ASSERT_GT(problem.starts.size(), 10000u);
+  ASSERT_GT(problem.starts.size(), 8000u);
   problem.run_and_check();
 }
 

@@ -61,16 +61,24 @@ HWY_INLINE double join_lanes([[maybe_unused]] D d, hn::Vec<D> v) {
   return hn::GetLane(v);
 }
 
-// The sum of sixteen totals, joined in pairs: total i and i + 8, then i and i + 4, and so on. The
-// order is part of the result.
-HWY_INLINE double join16(const double* totals) {
-  constexpr size_t kCount = kLanes / kWideLanes;
-  VecF64 wide[kCount];
-  for (size_t i = 0; i < kCount; ++i) wide[i] = hn::LoadU(TagF64(), totals + i * kWideLanes);
-  for (size_t width = kCount / 2; width > 0; width /= 2) {
+// Sixteen FP64 numbers joined in pairs: i and i + 8, then i and i + 4, and so on. The order is part
+// of the result.
+inline constexpr size_t kWideParts = kLanes / kWideLanes;
+HWY_INLINE double join_wide(VecF64 (&wide)[kWideParts]) {
+  for (size_t width = kWideParts / 2; width > 0; width /= 2) {
     for (size_t i = 0; i < width; ++i) wide[i] = hn::Add(wide[i], wide[i + width]);
   }
   return join_lanes(TagF64(), wide[0]);
+}
+HWY_INLINE double join16(const double* totals) {
+  VecF64 wide[kWideParts];
+  for (size_t i = 0; i < kWideParts; ++i) wide[i] = hn::LoadU(TagF64(), totals + i * kWideLanes);
+  return join_wide(wide);
+}
+HWY_INLINE double join16(const F32x16& v) {
+  VecF64 wide[kWideParts];
+  each_wide(v, [&](size_t lane, VecF64 part) HWY_ATTR { wide[lane / kWideLanes] = part; });
+  return join_wide(wide);
 }
 
 // K sums over the elements of a row of n, taken together. term(i, count, acc) adds the terms of
@@ -111,6 +119,12 @@ HWY_INLINE void row_sums(size_t n, double (&sums)[K], Term&& term) {
     finish(i + 1, acc[1]);
     finish(i + 2, acc[2]);
     finish(i + 3, acc[3]);
+    if (n <= kChains * kChain * kLanes) {  // the only block: nothing to carry
+      for (size_t k = 0; k < K; ++k) {
+        sums[k] = join16(add(add(acc[0][k], acc[1][k]), add(acc[2][k], acc[3][k])));
+      }
+      return;
+    }
     for (size_t k = 0; k < K; ++k) {
       add_to(totals[k], add(add(acc[0][k], acc[1][k]), add(acc[2][k], acc[3][k])));
     }

@@ -45,6 +45,7 @@ struct Job {
   const Addresses& at;
   const float* gamma;  // FP32, ones when absent
   int64_t padded_cols;
+  double reciprocal_cols;
   bool columns;    // dgamma or dbeta wanted
   bool streaming;  // dx is wanted and does not fit the cache
   RowOffsets dy_rows, x_rows, dx_rows, mean_rows, rstd_rows;
@@ -210,8 +211,8 @@ template <class T>
 HWY_INLINE void find_means(const Job& job, Row& row) {
   double sums[2];
   sum_row<T>(job, row, 0, job.problem.cols, sums);
-  row.mean_g = static_cast<float>(sums[0] / static_cast<double>(job.problem.cols));
-  row.mean_gx = static_cast<float>(sums[1] / static_cast<double>(job.problem.cols));
+  row.mean_g = static_cast<float>(sums[0] * job.reciprocal_cols);
+  row.mean_gx = static_cast<float>(sums[1] * job.reciprocal_cols);
 }
 
 // Sixteen columns of one row: writes dx and adds the terms of dgamma and dbeta. Only the first
@@ -372,8 +373,8 @@ void panel(const Job& job, int64_t index) {
         sums[0] += job.row_totals(row, p)[0];
         sums[1] += job.row_totals(row, p)[1];
       }
-      rows[r].mean_g = static_cast<float>(sums[0] / static_cast<double>(job.problem.cols));
-      rows[r].mean_gx = static_cast<float>(sums[1] / static_cast<double>(job.problem.cols));
+      rows[r].mean_g = static_cast<float>(sums[0] * job.reciprocal_cols);
+      rows[r].mean_gx = static_cast<float>(sums[1] * job.reciprocal_cols);
     }
     const Group group{rows, count, true, true, nullptr, block == 0, totals, kPanel};
     write_rows<T>(job, group, begin, end);
@@ -462,6 +463,7 @@ void run_cpu(const Problem& problem, const Plan& plan, const Addresses& at) {
                 at,
                 gamma_as_f32(problem, at),
                 round_up(problem.cols, static_cast<int64_t>(kLanes)),
+                1.0 / static_cast<double>(problem.cols),
                 problem.want_dgamma || problem.want_dbeta,
                 problem.want_dx && outputs_should_stream(output_bytes),
                 RowOffsets(problem.dy, problem.row_dim),

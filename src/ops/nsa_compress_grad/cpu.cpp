@@ -11,6 +11,7 @@
 #include "kernels/cpu/cache.h"
 #include "kernels/cpu/lane_count.h"
 #include "kernels/cpu/parallel.h"
+#include "ops/nsa_compress_grad/groups.h"
 #include "ops/nsa_compress_grad/problem.h"
 #include "ops/nsa_compress_grad/tree.h"
 
@@ -50,24 +51,6 @@ struct Job {
     return static_cast<double*>(at.partial_region) + (slab * problem.heads + head) * problem.window;
   }
 };
-
-// Where a group lies and which windows cover it: window `latest - a` for a in [begin, end), each of
-// which has the group's first token at its token a * step + inside.
-struct Group {
-  int64_t token;
-  int64_t latest;
-  int64_t inside;
-  int64_t begin, end;
-};
-
-Group place_group(const Problem& problem, const Sequence& sequence, int64_t index) {
-  const int64_t first = (index - sequence.first_group) * kGroup;
-  const int64_t latest = first / problem.step;
-  const int64_t inside = first - latest * problem.step;
-  return Group{sequence.token + first, sequence.first_window + latest, inside,
-               std::max<int64_t>(0, latest - sequence.windows + 1),
-               std::min(latest + 1, ceil_div(problem.window - inside, problem.step))};
-}
 
 // What a block works with besides the tensors.
 struct Scratch {

@@ -183,7 +183,7 @@ HWY_INLINE F32x16 first_from(size_t count, const F32x16& a, const F32x16& b) {
 
 // The sum of a row of more than 32 elements. kScaled: on_dy is not 1.
 template <bool kScaled, class T>
-HWY_INLINE float row_sum(const Row<T>& row, size_t cols, float on_dy) {
+float row_sum(Row<T> row, size_t cols, float on_dy) {
   const F32x16 factor = set16(on_dy);
   double sums[1];
   row_sums<1>(cols, sums, [&](size_t i, size_t count, F32x16(&acc)[1]) HWY_ATTR {
@@ -406,8 +406,7 @@ HWY_INLINE void small_row(const Job& job, const Row<T>& row, Stage<T>* stage) {
 }
 
 template <class T>
-HWY_INLINE void small_run(const Job& job, const Row<T>& first, const Steps& steps,
-                          Stage<T>* stage) {
+void small_run(const Job& job, const Row<T>& first, const Steps& steps, Stage<T>* stage) {
   if (job.cols > kLanes) {
     for (int64_t r = 0; r < steps.count; ++r) {
       small_row<T, 2, true>(job, first.moved(steps, r), stage);
@@ -460,10 +459,11 @@ HWY_INLINE size_t write_vectors(const Row<T>& row, size_t at, size_t cols, const
   return at;
 }
 
-// The second visit to a row of more than 32 elements; what they become goes to `to`. dx may be
+// The second visit to a row of more than 32 elements; what they become goes to `to`. Row and terms
+// are copies, which stores to dx cannot change. dx may be
 // dy or y: the last vector overlaps the one before it, so it is computed before that is written.
 template <class T>
-HWY_INLINE void write_dx(const Row<T>& row, size_t cols, const Terms& terms, bool clean, T* to) {
+void write_dx(Row<T> row, size_t cols, Terms terms, bool clean, T* to) {
   const F32x16 last = dx16(row, cols - kLanes, terms);
   if (write_vectors<false>(row, 0, cols, terms, clean, to) != cols) {
     store16(last, to + cols - kLanes);
@@ -473,7 +473,7 @@ HWY_INLINE void write_dx(const Row<T>& row, size_t cols, const Terms& terms, boo
 // The same past the caches, for rows of at least two lines. The parts of lines at the row's ends
 // are stored to the byte: a line that is on its way to memory should not be touched again.
 template <class T>
-HWY_INLINE void stream_dx(const Row<T>& row, size_t cols, const Terms& terms, bool clean) {
+void stream_dx(Row<T> row, size_t cols, Terms terms, bool clean) {
   constexpr size_t kLineElements = kLine / sizeof(T);
   const F32x16 last = dx16(row, cols - kLanes, terms);
   const size_t over = reinterpret_cast<uintptr_t>(row.dx) / sizeof(T) % kLineElements;
@@ -495,7 +495,7 @@ struct Summed {
   bool split;  // by job.split's factors, else by job.plain's
 };
 template <class T>
-HWY_INLINE Summed first_visit(const Job& job, const Row<T>& row) {
+Summed first_visit(const Job& job, const Row<T>& row) {
   if (HWY_LIKELY(job.split.on_dy == 1.0f)) return {row_sum<false>(row, job.cols, 1.0f), true};
   const float sum = row_sum<true>(row, job.cols, job.split.on_dy);
   if (!job.two_ways || std::abs(sum) < kLargestScaledSum) return {sum, true};
@@ -503,7 +503,7 @@ HWY_INLINE Summed first_visit(const Job& job, const Row<T>& row) {
 }
 
 template <class T>
-HWY_INLINE void long_run(const Job& job, const Row<T>& first, const Steps& steps, Stage<T>* stage) {
+void long_run(const Job& job, const Row<T>& first, const Steps& steps, Stage<T>* stage) {
   const size_t row_bytes = job.cols * sizeof(T);
   const int64_t lag = 2 * row_bytes <= kAheadBytes ? 1 : 0;
   Summed summed[2];

@@ -114,13 +114,23 @@ HWY_INLINE F32x16 fma(const F32x16& a, const F32x16& b, const F32x16& c) {
 }
 // c - a * b
 HWY_INLINE F32x16 fnma(const F32x16& a, const F32x16& b, const F32x16& c) {
-  return each_part([&](size_t i)
-                       HWY_ATTR { return fused(hn::Neg(a.part[i]), b.part[i], c.part[i]); });
+  return each_part([&](size_t i) HWY_ATTR {
+#if HWY_NATIVE_FMA
+    return hn::NegMulAdd(a.part[i], b.part[i], c.part[i]);
+#else
+    return fused(hn::Neg(a.part[i]), b.part[i], c.part[i]);
+#endif
+  });
 }
 // a * b - c
 HWY_INLINE F32x16 fms(const F32x16& a, const F32x16& b, const F32x16& c) {
-  return each_part([&](size_t i)
-                       HWY_ATTR { return fused(a.part[i], b.part[i], hn::Neg(c.part[i])); });
+  return each_part([&](size_t i) HWY_ATTR {
+#if HWY_NATIVE_FMA
+    return hn::MulSub(a.part[i], b.part[i], c.part[i]);
+#else
+    return fused(a.part[i], b.part[i], hn::Neg(c.part[i]));
+#endif
+  });
 }
 
 // Lanes from `count` on become +0, whatever stands in them.

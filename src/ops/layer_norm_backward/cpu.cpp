@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // LayerNormBackward on the CPU: one parallel pass over slabs of rows. Inside a slab a few rows at a
-// time are visited twice: row_coefficients() brings them from memory into L2 and sums along the
-// rows; write_rows() goes down the columns of those rows, where the terms of dgamma and dbeta stay
-// in registers, and writes dx. finish_columns() joins the slabs. Few wide rows are cut in column
+// time are visited twice (block-inl.h): once from memory along the rows, once from L2 down the
+// columns, where dx is written and the terms of dgamma and dbeta stay in registers; meanwhile the
+// next rows are prefetched. finish_columns() joins the slabs. Few wide rows are cut in column
 // panels instead (the sums along the rows then need a pass of their own).
 #include <algorithm>
 #include <cstddef>
@@ -20,17 +20,23 @@
 #define HWY_TARGET_INCLUDE "ops/layer_norm_backward/cpu.cpp"
 #include <hwy/foreach_target.h>
 
-#include "kernels/cpu/lanes-inl.h"
+#include "kernels/cpu/stage-inl.h"
+#include "kernels/cpu/strips-inl.h"
 #include "kernels/cpu/sums-inl.h"
+#include "ops/layer_norm_backward/block-inl.h"
 
 #ifndef ACLGRAD_OPS_LAYER_NORM_BACKWARD_CPU_SHARED_
 #define ACLGRAD_OPS_LAYER_NORM_BACKWARD_CPU_SHARED_
 namespace aclgrad::layer_norm_backward {
 namespace {
 
-// Bytes of dy and x that are visited together: the second visit must still find them in L2, beside
-// the next rows, which are being prefetched. Does not influence the bits.
-constexpr int64_t kGroupBytes = int64_t{192} << 10;
+// Rows that are visited together, from the bytes of dy and x in a row: while both visits of eight
+// or four rows stay in L1; else two, from L2, because more rows a power of two apart crowd each
+// other out of the caches. Does not influence the bits.
+constexpr int64_t group_rows_of(int64_t row_bytes) {
+  constexpr int64_t kPartOfL1 = int64_t{24} << 10;
+  return 8 * row_bytes <= kPartOfL1 ? 8 : 4 * row_bytes <= kPartOfL1 ? 4 : 2;
+}
 
 // Columns visited for all rows of a group before the next ones: 4 KiB of chains.
 constexpr int64_t kTile = 512;
@@ -38,12 +44,15 @@ constexpr int64_t kTile = 512;
 // Columns that one task joins from all slabs.
 constexpr int64_t kFinishColumns = 256;
 
+// Bytes of dx gathered before whole lines are written, where rows are not whole lines.
+constexpr size_t kStageBytes = size_t{64} << 10;
+
 // One run as the kernels see it: addresses, row offsets, sizes in elements.
 struct Job {
   const Problem& problem;
   const Plan& plan;
   const Addresses& at;
-  const float* gamma;  // FP32, ones when absent
+  const float* gamma;  // FP32 in strip order, readable to the end of its last strip
   int64_t padded_cols;
   double reciprocal_cols;
   bool columns;    // dgamma or dbeta wanted
@@ -58,18 +67,6 @@ struct Job {
   }
 };
 
-// One element of any float dtype.
-float element(aclDataType dtype, const void* base, int64_t offset) {
-  return visit_float(
-      dtype, [&](auto type) { return to_float(static_cast<const decltype(type)*>(base)[offset]); });
-}
-void put_element(aclDataType dtype, void* base, int64_t offset, float value) {
-  visit_float(dtype, [&](auto type) {
-    using T = decltype(type);
-    static_cast<T*>(base)[offset] = from_float<T>(value);
-  });
-}
-
 // Memory of the calling thread for `count` floats, kept for its next call; null when there is none.
 float* thread_scratch(int64_t count) {
   thread_local std::unique_ptr<float[]> memory;
@@ -81,23 +78,6 @@ float* thread_scratch(int64_t count) {
   return memory.get();
 }
 
-// What a row needs besides its elements: dx = rstd * ((g - mean_g) - xhat * mean_gx).
-struct Row {
-  int64_t dy, x, dx;  // offsets of the first element
-  float mean, rstd, mean_g, mean_gx;
-};
-
-Row locate(const Job& job, int64_t row) {
-  const Problem& problem = job.problem;
-  return Row{job.dy_rows(row),
-             job.x_rows(row),
-             job.dx_rows(row),
-             element(problem.mean.dtype, job.at.mean, job.mean_rows(row)),
-             element(problem.rstd.dtype, job.at.rstd, job.rstd_rows(row)),
-             0.0f,
-             0.0f};
-}
-
 }  // namespace
 }  // namespace aclgrad::layer_norm_backward
 #endif  // shared by all instruction sets
@@ -107,88 +87,12 @@ namespace aclgrad::layer_norm_backward {
 namespace HWY_NAMESPACE {
 namespace {
 
-using namespace aclgrad::HWY_NAMESPACE;
-
-// Sums of g and g * xhat over columns [begin, begin + count) of a row.
-template <class T>
-HWY_INLINE void sum_row(const Job& job, const Row& row, int64_t begin, int64_t count,
-                        double (&sums)[2]) {
-  const T* dy = static_cast<const T*>(job.at.dy) + row.dy + begin;
-  const T* x = static_cast<const T*>(job.at.x) + row.x + begin;
-  const float* gamma = job.gamma + begin;
-  const F32x16 mean = set16(row.mean);
-  const F32x16 rstd = set16(row.rstd);
-  row_sums<2>(static_cast<size_t>(count), sums,
-              [&](size_t i, size_t lanes, F32x16(&acc)[2]) HWY_ATTR {
-                const size_t at = i * kLanes;
-                if (HWY_LIKELY(lanes == kLanes)) {
-                  const F32x16 g = mul(load16(dy + at), load16(gamma + at));
-                  const F32x16 xhat = mul(sub(load16(x + at), mean), rstd);
-                  acc[0] = add(acc[0], g);
-                  acc[1] = fma(g, xhat, acc[1]);
-                } else {
-                  const F32x16 g = mul(load_first(dy + at, lanes), load_first(gamma + at, lanes));
-                  const F32x16 xhat = mul(sub(load_first(x + at, lanes), mean), rstd);
-                  acc[0] = add(acc[0], keep_first(g, lanes));
-                  acc[1] = fma(keep_first(g, lanes), keep_first(xhat, lanes), acc[1]);
-                }
-              });
-}
-
-// How dx leaves the registers. Its dtype is decided per store, not per kernel: the branch always
-// goes the same way, and a third of the instantiations remains.
-struct Store {
-  aclDataType dtype;  // undefined: dx is not wanted
-  bool streaming;
-
-  HWY_INLINE void put(void* row, int64_t at, size_t lanes, const F32x16& v) const {
-    if (dtype == ACL_FLOAT) {
-      write(static_cast<float*>(row) + at, lanes, v);
-    } else if (dtype == ACL_FLOAT16) {
-      write(static_cast<float16_t*>(row) + at, lanes, v);
-    } else {
-      write(static_cast<bfloat16_t*>(row) + at, lanes, v);
-    }
-  }
-  template <class T>
-  HWY_INLINE void write(T* to, size_t lanes, const F32x16& v) const {
-    if (lanes < kLanes) {
-      store_first(v, to, lanes);
-    } else if (streaming) {
-      stream16(v, to);
-    } else {
-      store16(v, to);
-    }
-  }
-};
-
-// One row's addresses, in registers while its elements are visited.
-template <class T>
-struct RowAt {
-  RowAt() = default;
-  RowAt(const Job& job, const Row& row)
-      : dy(static_cast<const T*>(job.at.dy) + row.dy),
-        x(static_cast<const T*>(job.at.x) + row.x),
-        dx(static_cast<char*>(job.at.dx) +
-           row.dx * static_cast<int64_t>(dtype_size(job.problem.dx.dtype))),
-        mean(row.mean),
-        rstd(row.rstd),
-        mean_g(row.mean_g),
-        mean_gx(row.mean_gx) {}
-  const T* dy;
-  const T* x;
-  void* dx;
-  float mean, rstd, mean_g, mean_gx;
-};
-
-// Part of the work of one row block: the rows of one group, and what becomes of their column sums.
+// Part of the work of one row block: what becomes of the column sums of one group.
 struct Group {
-  const Row* rows;
-  size_t count;
   bool first, last;  // of the groups of the row block
-  float* chain;  // chains carried from group to group, all columns; null: one group is the block
+  float* chain;      // chains carried from group to group, all columns; null: one group is all
   bool first_block;  // totals hold nothing yet
-  double* totals;    // dgamma, then dbeta `stride` further on
+  double* totals;    // dgamma, then dbeta `stride` further on; null: not wanted
   int64_t stride;
 };
 
@@ -207,89 +111,79 @@ HWY_INLINE void flush_chains(const Group& group, int64_t begin, int64_t end, con
   }
 }
 
-template <class T>
-HWY_INLINE void find_means(const Job& job, Row& row) {
-  double sums[2];
-  sum_row<T>(job, row, 0, job.problem.cols, sums);
-  row.mean_g = static_cast<float>(sums[0] * job.reciprocal_cols);
-  row.mean_gx = static_cast<float>(sums[1] * job.reciprocal_cols);
-}
-
-// Sixteen columns of one row: writes dx and adds the terms of dgamma and dbeta. Only the first
-// `lanes` columns are there unless kWhole.
-template <class T, bool kWhole>
-HWY_INLINE void visit(const RowAt<T>& row, int64_t at, size_t lanes, const F32x16& gamma,
-                      const Store& store, F32x16& dgamma, F32x16& dbeta) {
-  const F32x16 dy = kWhole ? load16(row.dy + at) : load_first(row.dy + at, lanes);
-  const F32x16 x = kWhole ? load16(row.x + at) : load_first(row.x + at, lanes);
-  const F32x16 rstd = set16(row.rstd);
-  const F32x16 xhat = mul(sub(x, set16(row.mean)), rstd);
-  dgamma = fma(dy, xhat, dgamma);
-  dbeta = add(dbeta, dy);
-  if (store.dtype == ACL_DT_UNDEFINED) return;
-  const F32x16 centred = sub(mul(dy, gamma), set16(row.mean_g));
-  const F32x16 dx = mul(fnma(xhat, set16(row.mean_gx), centred), rstd);
-  store.put(row.dx, at, kWhole ? kLanes : lanes, dx);
-}
-
-// Columns [begin, end) of R rows. `chain` holds the FP32 chains of those columns, dgamma and dbeta
-// by turns.
-template <class T, size_t R>
-HWY_INLINE void visit_rows(const RowAt<T> (&rows)[R], const float* gamma_row, const Store& store,
-                           int64_t begin, int64_t end, float* chain) {
-  int64_t at = begin;
-  for (; at + static_cast<int64_t>(kLanes) <= end; at += static_cast<int64_t>(kLanes)) {
-    const F32x16 gamma = load16(gamma_row + at);
-    F32x16 dgamma = load16(chain);
-    F32x16 dbeta = load16(chain + kLanes);
-    for (size_t r = 0; r < R; ++r) {
-      visit<T, true>(rows[r], at, kLanes, gamma, store, dgamma, dbeta);
-    }
-    store_raw(dgamma, chain);
-    store_raw(dbeta, chain + kLanes);
-    chain += 2 * kLanes;
+// Calls put(r, offset of row row + r) for r in [0, count).
+template <class Put>
+void each_offset(const RowOffsets& rows, int64_t row, size_t count, Put&& put) {
+  if (rows.uniform()) {  // without a question per row
+    const int64_t stride = rows.stride();
+    int64_t offset = row * stride;
+    for (size_t r = 0; r < count; ++r, offset += stride) put(r, offset);
+  } else {
+    for (size_t r = 0; r < count; ++r) put(r, rows(row + static_cast<int64_t>(r)));
   }
-  if (at == end) return;
-  const auto lanes = static_cast<size_t>(end - at);
-  const F32x16 gamma = load_first(gamma_row + at, lanes);
-  F32x16 dgamma = load16(chain);
-  F32x16 dbeta = load16(chain + kLanes);
-  for (size_t r = 0; r < R; ++r) {
-    visit<T, false>(rows[r], at, lanes, gamma, store, dgamma, dbeta);
-  }
-  store_raw(dgamma, chain);
-  store_raw(dbeta, chain + kLanes);
 }
 
-// Columns [begin, end) of a group of rows, a tile of columns at a time: its chains stay in L1, and
-// every row is read and written in runs long enough for the memory's pages.
+// One number a row, from row `row` on.
+void read_numbers(const View& view, const void* base, const RowOffsets& rows, int64_t row,
+                  size_t count, float* out) {
+  visit_float(view.dtype, [&](auto type) {
+    const auto* from = static_cast<const decltype(type)*>(base);
+    each_offset(rows, row, count, [&](size_t r, int64_t at) { out[r] = to_float(from[at]); });
+  });
+}
+
+// Rows [row, row + count) of the problem.
 template <class T>
-void write_rows(const Job& job, const Group& group, int64_t begin, int64_t end) {
-  RowAt<T> rows[kRowBlock];
-  Store store{job.problem.dx.dtype, job.streaming};
-  const auto line = kLanes * dtype_size(store.dtype);
-  for (size_t r = 0; r < group.count; ++r) {
-    rows[r] = RowAt<T>(job, group.rows[r]);
-    const auto first = reinterpret_cast<uintptr_t>(rows[r].dx) +
-                       static_cast<uintptr_t>(begin) * dtype_size(store.dtype);
-    if (store.streaming && first % line != 0) store.streaming = false;
+void locate(const Job& job, int64_t row, size_t count, Rows<T>& rows) {
+  const Problem& problem = job.problem;
+  const auto* dy = static_cast<const T*>(job.at.dy);
+  const auto* x = static_cast<const T*>(job.at.x);
+  auto* dx = static_cast<char*>(job.at.dx);
+  const auto element = static_cast<int64_t>(dtype_size(problem.dx.dtype));
+  rows.count = count;
+  each_offset(job.dy_rows, row, count, [&](size_t r, int64_t at) { rows.dy[r] = dy + at; });
+  each_offset(job.x_rows, row, count, [&](size_t r, int64_t at) { rows.x[r] = x + at; });
+  each_offset(job.dx_rows, row, count,
+              [&](size_t r, int64_t at) { rows.dx[r] = dx + at * element; });
+  read_numbers(problem.mean, job.at.mean, job.mean_rows, row, count, rows.mean);
+  read_numbers(problem.rstd, job.at.rstd, job.rstd_rows, row, count, rows.rstd);
+}
+
+// Where dx is not streamed row by row although it should be, it may go through a stage.
+template <class T>
+using DxStage = Stage<T, kStageBytes>;
+
+// Second visit of a group of rows: columns [begin, end), a tile at a time, so that its chains stay
+// in L1 and every row is read and written in runs long enough for the memory's pages.
+template <class T>
+void write_rows(const Job& job, Rows<T>& rows, const Group& group, int64_t begin, int64_t end,
+                DxStage<T>* stage) {
+  const Problem& problem = job.problem;
+  const bool plain = problem.dx.dtype == problem.x.dtype && problem.want_dx && rows.dx_has_no_nan();
+  Store store{problem.want_dx ? problem.dx.dtype : ACL_DT_UNDEFINED, job.streaming && plain};
+  if (stage != nullptr) {
+    store.streaming = false;
+    const auto cols = static_cast<size_t>(problem.cols);
+    T* room = stage->room(static_cast<T*>(rows.dx[0]), rows.count * cols);
+    for (size_t r = 0; r < rows.count; ++r) rows.dx[r] = room + r * cols;
+  }
+  for (size_t r = 0; store.streaming && r < rows.count; ++r) {
+    store.streaming = begins_line(static_cast<T*>(rows.dx[r]) + begin);
   }
   alignas(64) float tile_chain[2 * kTile];
   for (int64_t tile = begin; tile < end; tile += kTile) {
     const int64_t tile_end = std::min(tile + kTile, end);
     float* chain = group.chain == nullptr ? tile_chain : group.chain + 2 * (tile - begin);
-    const auto columns = round_up(tile_end - tile, static_cast<int64_t>(kLanes));
+    const int64_t columns = round_up(tile_end - tile, static_cast<int64_t>(kStrip<T>));
     if (group.first) std::fill_n(chain, 2 * columns, 0.0f);
-    size_t r = 0;
-    for (; r + 2 <= group.count; r += 2) {
-      const RowAt<T> two[2] = {rows[r], rows[r + 1]};
-      visit_rows<T, 2>(two, job.gamma, store, tile, tile_end, chain);
+    const auto visit = [&](auto is_plain) {
+      write_columns<T, decltype(is_plain)::value>(rows, job.gamma, store, static_cast<size_t>(tile),
+                                                  static_cast<size_t>(tile_end), chain);
+    };
+    plain ? visit(std::true_type()) : visit(std::false_type());
+    if (group.last && group.totals != nullptr) {
+      flush_chains(group, tile - begin, tile - begin + columns, chain);
     }
-    if (r < group.count) {
-      const RowAt<T> one[1] = {rows[r]};
-      visit_rows<T, 1>(one, job.gamma, store, tile, tile_end, chain);
-    }
-    if (group.last && job.columns) flush_chains(group, tile - begin, tile_end - begin, chain);
   }
 }
 
@@ -297,63 +191,79 @@ void write_rows(const Job& job, const Group& group, int64_t begin, int64_t end) 
 template <class T>
 void slab(const Job& job, int64_t index) {
   const int64_t cols = job.problem.cols;
+  const auto size = static_cast<int64_t>(sizeof(T));
   const int64_t begin = index * job.plan.slab_rows;
   const int64_t end = std::min(begin + job.plan.slab_rows, job.problem.rows);
-  const int64_t bytes_of_row = cols * 2 * static_cast<int64_t>(sizeof(T));
-  int64_t group_rows = std::clamp(kGroupBytes / bytes_of_row, int64_t{1}, kRowBlock);
+  int64_t group_rows = group_rows_of(cols * 2 * size);
   float* chain = nullptr;
   if (group_rows < kRowBlock) {
     chain = thread_scratch(2 * job.padded_cols);
     if (chain == nullptr) group_rows = kRowBlock;  // slower, same bits
   }
-  Row rows[kRowBlock];
+  const bool dense = job.dx_rows.uniform() && job.dx_rows.stride() == cols;
+  const bool staged = job.streaming && dense && job.problem.dx.dtype == job.problem.x.dtype &&
+                      cols * size % static_cast<int64_t>(kLine) != 0 &&
+                      kRowBlock * cols * size + int64_t{kLine} <= int64_t{kStageBytes};
+  DxStage<T> stage(job.streaming);
+  Rows<T> rows;
   for (int64_t block = begin; block < end; block += kRowBlock) {
     const int64_t block_end = std::min(block + kRowBlock, end);
     for (int64_t row = block; row < block_end; row += group_rows) {
       const int64_t group_end = std::min(row + group_rows, block_end);
-      const int64_t count = group_end - row;
-      for (int64_t r = 0; r < count; ++r) {
-        rows[r] = locate(job, row + r);
-        if (job.problem.want_dx) find_means<T>(job, rows[r]);
+      locate(job, row, static_cast<size_t>(group_end - row), rows);
+      rows.dy_ahead = job.dy_rows.uniform() ? (group_end - row) * job.dy_rows.stride() * size : 0;
+      rows.x_ahead = job.x_rows.uniform() ? (group_end - row) * job.x_rows.stride() * size : 0;
+      if (job.problem.want_dx) {
+        sum_rows(rows, job.gamma, static_cast<size_t>(cols), job.reciprocal_cols);
       }
-      const Group group{rows,
-                        static_cast<size_t>(count),
-                        row == block,
+      const Group group{row == block,
                         group_end == block_end,
                         chain,
                         block == begin,
                         job.columns ? job.slab_totals(index) : nullptr,
                         job.padded_cols};
-      write_rows<T>(job, group, 0, cols);
+      write_rows<T>(job, rows, group, 0, cols, staged ? &stage : nullptr);
     }
   }
+  stage.flush();
   if (job.streaming) hwy::FlushStream();
 }
 
 // Wide problems, first pass: one row's sums over one panel.
 template <class T>
 void panel_sums(const Job& job, int64_t index) {
-  const int64_t row = index / job.plan.panels;
-  const int64_t panel = index % job.plan.panels;
-  const int64_t begin = panel * kPanel;
+  const int64_t begin = index % job.plan.panels * kPanel;
+  Rows<T> rows;
+  locate(job, index / job.plan.panels, 1, rows);
   double sums[2];
-  sum_row<T>(job, locate(job, row), begin, std::min(kPanel, job.problem.cols - begin), sums);
-  double* totals = job.row_totals(row, panel);
-  totals[0] = sums[0];
-  totals[1] = sums[1];
+  sum_row<T>(rows.dy[0] + begin, rows.x[0] + begin, job.gamma + begin,
+             static_cast<size_t>(std::min(kPanel, job.problem.cols - begin)), rows.mean[0],
+             rows.rstd[0], sums);
+  std::copy_n(sums, 2, job.row_totals(index / job.plan.panels, index % job.plan.panels));
 }
 
-// The final sums of columns [begin, end): `totals` holds dgamma, then dbeta `stride` further on.
+// The final sums of columns [begin, end), from FP64 totals in strip order.
+template <class T>
+void write_sums(const View& view, void* base, int64_t begin, int64_t end, const double* totals) {
+  const RowOffsets places(view, view.rank);
+  visit_float(view.dtype, [&](auto type) {
+    using Out = decltype(type);
+    auto* out = static_cast<Out*>(base);
+    for (int64_t col = begin; col < end; ++col) {
+      const auto total = totals[strip_place<T>(static_cast<size_t>(col - begin))];
+      const int64_t place = places.uniform() ? col * places.stride() : places(col);
+      out[place] = from_float<Out>(static_cast<float>(total));
+    }
+  });
+}
+
+// `totals` holds dgamma, then dbeta `stride` further on.
+template <class T>
 void write_column_sums(const Job& job, int64_t begin, int64_t end, const double* totals,
                        int64_t stride) {
-  const auto write = [&](const View& view, void* base, const double* from) {
-    const RowOffsets place(view, view.rank);
-    for (int64_t col = begin; col < end; ++col) {
-      put_element(view.dtype, base, place(col), static_cast<float>(from[col - begin]));
-    }
-  };
-  if (job.problem.want_dgamma) write(job.problem.dgamma, job.at.dgamma, totals);
-  if (job.problem.want_dbeta) write(job.problem.dbeta, job.at.dbeta, totals + stride);
+  const Problem& problem = job.problem;
+  if (problem.want_dgamma) write_sums<T>(problem.dgamma, job.at.dgamma, begin, end, totals);
+  if (problem.want_dbeta) write_sums<T>(problem.dbeta, job.at.dbeta, begin, end, totals + stride);
 }
 
 // Wide problems, second pass: all rows of one panel.
@@ -362,32 +272,32 @@ void panel(const Job& job, int64_t index) {
   const int64_t begin = index * kPanel;
   const int64_t end = std::min(begin + kPanel, job.problem.cols);
   alignas(64) double totals[2 * kPanel];
-  Row rows[kRowBlock];
+  Rows<T> rows;
   for (int64_t block = 0; block < job.problem.rows; block += kRowBlock) {
-    const auto count = static_cast<size_t>(std::min(kRowBlock, job.problem.rows - block));
-    for (size_t r = 0; r < count; ++r) {
-      const int64_t row = block + static_cast<int64_t>(r);
-      rows[r] = locate(job, row);
+    locate(job, block, static_cast<size_t>(std::min(kRowBlock, job.problem.rows - block)), rows);
+    for (size_t r = 0; job.problem.want_dx && r < rows.count; ++r) {
       double sums[2] = {0.0, 0.0};
-      for (int64_t p = 0; job.problem.want_dx && p < job.plan.panels; ++p) {
-        sums[0] += job.row_totals(row, p)[0];
-        sums[1] += job.row_totals(row, p)[1];
+      for (int64_t p = 0; p < job.plan.panels; ++p) {
+        const double* part = job.row_totals(block + static_cast<int64_t>(r), p);
+        sums[0] += part[0];
+        sums[1] += part[1];
       }
-      rows[r].mean_g = static_cast<float>(sums[0] * job.reciprocal_cols);
-      rows[r].mean_gx = static_cast<float>(sums[1] * job.reciprocal_cols);
+      rows.mean_g[r] = static_cast<float>(sums[0] * job.reciprocal_cols);
+      rows.mean_gx[r] = static_cast<float>(sums[1] * job.reciprocal_cols);
     }
-    const Group group{rows, count, true, true, nullptr, block == 0, totals, kPanel};
-    write_rows<T>(job, group, begin, end);
+    const Group group{true, true, nullptr, block == 0, job.columns ? totals : nullptr, kPanel};
+    write_rows<T>(job, rows, group, begin, end, nullptr);
   }
-  write_column_sums(job, begin, end, totals, kPanel);
+  write_column_sums<T>(job, begin, end, totals, kPanel);
   if (job.streaming) hwy::FlushStream();
 }
 
 // dgamma and dbeta of columns [begin, end) from all slabs, in the slabs' order.
+template <class T>
 void finish_columns(const Job& job, int64_t begin, int64_t end) {
   alignas(64) double totals[2 * kFinishColumns] = {};
   const TagF64 d64;
-  const auto count = static_cast<size_t>(round_up(end - begin, kLanes));
+  const auto count = static_cast<size_t>(round_up(end - begin, static_cast<int64_t>(kStrip<T>)));
   for (int64_t s = 0; s < job.plan.slabs; ++s) {
     for (size_t half = 0; half < 2; ++half) {
       const double* from =
@@ -398,12 +308,37 @@ void finish_columns(const Job& job, int64_t begin, int64_t end) {
       }
     }
   }
-  write_column_sums(job, begin, end, totals, kFinishColumns);
+  write_column_sums<T>(job, begin, end, totals, kFinishColumns);
+}
+
+// gamma of columns [begin, end) as FP32 in strip order, zeros behind it to the end of the strip.
+template <class T>
+void prepare_gamma(const Problem& problem, const void* gamma, int64_t begin, int64_t end,
+                   float* out) {
+  const auto place = [&](int64_t col) { return out + strip_place<T>(static_cast<size_t>(col)); };
+  if (!problem.has_gamma()) {
+    for (int64_t col = begin; col < end; ++col) *place(col) = 1.0f;
+  } else {
+    visit_float(problem.gamma.dtype, [&](auto type) {
+      const auto* from = static_cast<const decltype(type)*>(gamma);
+      for (int64_t col = begin; col < end; ++col) *place(col) = to_float(from[col]);
+    });
+  }
+  const int64_t padded = round_up(end, static_cast<int64_t>(kStrip<T>));
+  for (int64_t col = end; col < padded; ++col) *place(col) = 0.0f;
 }
 
 template <class T>
 void run(const Job& job) {
   const Plan& plan = job.plan;
+  if (plan.gamma_bytes > 0) {
+    auto* out = static_cast<float*>(job.at.gamma_region);
+    parallel_blocks(plan.panels, [&](int64_t index) {
+      const int64_t begin = index * kPanel;
+      const int64_t end = std::min(begin + kPanel, job.problem.cols);
+      prepare_gamma<T>(job.problem, job.at.gamma, begin, end, out);
+    });
+  }
   if (plan.wide) {
     if (job.problem.want_dx) {
       parallel_blocks(job.problem.rows * plan.panels,
@@ -416,7 +351,7 @@ void run(const Job& job) {
   if (!job.columns) return;
   const auto finish = [&](int64_t index) {
     const int64_t begin = index * kFinishColumns;
-    finish_columns(job, begin, std::min(begin + kFinishColumns, job.problem.cols));
+    finish_columns<T>(job, begin, std::min(begin + kFinishColumns, job.problem.cols));
   };
   const int64_t blocks = ceil_div(job.problem.cols, kFinishColumns);
   if (plan.slabs == 1) {
@@ -443,16 +378,6 @@ HWY_EXPORT(run_f32);
 HWY_EXPORT(run_f16);
 HWY_EXPORT(run_bf16);
 
-// gamma as a dense FP32 row: as it is, converted, or ones.
-const float* gamma_as_f32(const Problem& problem, const Addresses& at) {
-  if (problem.gamma.dtype == ACL_FLOAT) return static_cast<const float*>(at.gamma);
-  auto* out = static_cast<float*>(at.gamma_region);
-  for (int64_t i = 0; i < problem.cols; ++i) {
-    out[i] = problem.has_gamma() ? element(problem.gamma.dtype, at.gamma, i) : 1.0f;
-  }
-  return out;
-}
-
 }  // namespace
 
 void run_cpu(const Problem& problem, const Plan& plan, const Addresses& at) {
@@ -461,8 +386,8 @@ void run_cpu(const Problem& problem, const Plan& plan, const Addresses& at) {
   const Job job{problem,
                 plan,
                 at,
-                gamma_as_f32(problem, at),
-                round_up(problem.cols, static_cast<int64_t>(kLanes)),
+                static_cast<const float*>(plan.gamma_bytes > 0 ? at.gamma_region : at.gamma),
+                round_up(problem.cols, kWidestStrip),
                 1.0 / static_cast<double>(problem.cols),
                 problem.want_dgamma || problem.want_dbeta,
                 problem.want_dx && outputs_should_stream(output_bytes),

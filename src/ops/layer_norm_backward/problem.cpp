@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "base/verbose.h"
-#include "kernels/cpu/lane_count.h"
 #include "kernels/cpu/target.h"
 #include "ops/layer_norm_backward/tree.h"
 #include "tensor/check.h"
@@ -179,18 +178,19 @@ int64_t bytes_moved(const Problem& problem) {
 Plan make_plan(const Problem& problem) {
   Plan plan;
   const bool columns = problem.want_dgamma || problem.want_dbeta;
-  const auto lanes = static_cast<int64_t>(kLanes);
   plan.wide = is_wide(problem.rows, problem.cols);
   plan.slab_rows = slab_rows(problem.rows, problem.cols);
   plan.slabs = ceil_div(problem.rows, plan.slab_rows);
   plan.panels = ceil_div(problem.cols, kPanel);
   const auto float_size = static_cast<int64_t>(sizeof(float));
   const auto double_size = static_cast<int64_t>(sizeof(double));
-  if (problem.gamma.dtype != ACL_FLOAT) plan.gamma_bytes = problem.cols * float_size;
+  const bool gamma_as_it_is = problem.gamma.dtype == ACL_FLOAT && problem.x.dtype != ACL_BF16 &&
+                              problem.cols % kWidestStrip == 0;
+  if (!gamma_as_it_is) plan.gamma_bytes = round_up(problem.cols, kWidestStrip) * float_size;
   if (plan.wide) {
     plan.row_bytes = problem.rows * plan.panels * 2 * double_size;
   } else if (columns) {
-    plan.partial_bytes = plan.slabs * 2 * round_up(problem.cols, lanes) * double_size;
+    plan.partial_bytes = plan.slabs * 2 * round_up(problem.cols, kWidestStrip) * double_size;
   }
   return plan;
 }

@@ -298,6 +298,15 @@ TEST(LayerNormBackward, NanInfAndSubnormalsFlowAsTheFormulaHasThem) {
   tiny.expect_right(tiny.exact());
 }
 
+// Outputs that do not fit the cache bypass it: rows of whole lines, and rows that are gathered
+// first.
+TEST(LayerNormBackward, StreamedOutputsAreRight) {
+  run_and_check({190001, 24}, all_of(ACL_FLOAT));
+  run_and_check({140001, 61}, all_of(ACL_BF16));
+  run_and_check({42000, 200}, all_of(ACL_FLOAT16));
+  run_and_check({4200, 1001}, all_of(ACL_FLOAT));
+}
+
 TEST(LayerNormBackward, AMillionTermsAndConstantColumnsHoldTheTolerance) {
   for (const Dims& dims : {Dims{1000000, 2}, Dims{2, 1000000}}) {
     run_and_check(dims, Options());

@@ -17,6 +17,9 @@ inline constexpr int64_t kRowBlock = 16;
 // Columns of one panel when few wide rows are cut along the columns.
 inline constexpr int64_t kPanel = 4096;
 
+// Column sums, and gamma as FP32, are padded to a multiple of the widest strip of columns.
+inline constexpr int64_t kWidestStrip = 32;
+
 // Under this many rows there are too few slabs to share; the columns are shared instead.
 inline constexpr int64_t kWideRows = 32;
 

@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
-#include <limits>
 
 #include "base/checked.h"
 #include "kernels/cpu/cache.h"
@@ -20,6 +19,7 @@
 #include <hwy/foreach_target.h>
 
 #include "kernels/cpu/lanes-inl.h"
+#include "kernels/cpu/stage-inl.h"
 #include "kernels/cpu/sums-inl.h"
 
 #ifndef ACLGRAD_OPS_SCALED_MASKED_SOFTMAX_BACKWARD_CPU_SHARED_
@@ -27,8 +27,7 @@
 namespace aclgrad::scaled_masked_softmax_backward {
 namespace {
 
-// Bytes of a cache line, and of a Stage, which shares L1 with two rows.
-constexpr size_t kLine = 64;
+// Bytes of a Stage, which shares L1 with two rows.
 constexpr size_t kStageBytes = 8192;
 
 // A row that begins and ends within a line costs a reading of the line it shares with the next one:
@@ -288,79 +287,15 @@ HWY_INLINE void write32(const Row<bfloat16_t>& row, size_t at, const Terms& term
 #endif
 }
 
+// Rows of dx that follow each other in memory.
 template <class T>
-HWY_INLINE bool begins_line(const T* p) {
-  return reinterpret_cast<uintptr_t>(p) % kLine == 0;
-}
-
-// Rows of dx that follow each other in memory, gathered until whole lines can be written.
-template <class T>
-class Stage {
- public:
-  explicit Stage(bool streaming) : streaming_(streaming) {}
-
-  // Where the elements for [at, at + count) belong. The sixteen behind them
-  // may be overwritten. They count as present at once.
-  HWY_INLINE T* room(T* at, size_t count) {
-    if (HWY_UNLIKELY(at != next_ + filled_)) {
-      flush();
-      next_ = at;
-    }
-    if (HWY_UNLIKELY(filled_ + count > kElements)) drain();
-    T* out = values_ + filled_;
-    filled_ += count;
-    return out;
-  }
-
-  void flush() {
-    drain();
-    copy(values_, next_, filled_);
-    next_ += filled_;
-    filled_ = 0;
-  }
-
- private:
-  static constexpr size_t kElements = kStageBytes / sizeof(T);
-  static constexpr size_t kLineElements = kLine / sizeof(T);
-
-  static void copy(const T* from, T* to, size_t count) {
-    if (count != 0) std::memcpy(static_cast<void*>(to), from, count * sizeof(T));
-  }
-
-  // Writes whole lines and keeps what is left.
-  void drain() {
-    size_t at = 0;
-    if (!streaming_) {
-      at = filled_;
-      copy(values_, next_, at);
-    } else if (filled_ >= kLineElements) {
-      const size_t over = reinterpret_cast<uintptr_t>(next_) / sizeof(T) % kLineElements;
-      if (over != 0) at = kLineElements - over;
-      copy(values_, next_, at);
-      for (; at + kLineElements <= filled_; at += kLineElements) {
-        const auto* from = reinterpret_cast<const float*>(values_ + at);
-        auto* to = reinterpret_cast<float*>(next_ + at);
-        for (size_t i = 0; i < kLanes; i += kPartLanes) {
-          hn::Stream(hn::LoadU(TagF32(), from + i), TagF32(), to + i);
-        }
-      }
-      std::memmove(static_cast<void*>(values_), values_ + at, (filled_ - at) * sizeof(T));
-    }
-    next_ += at;
-    filled_ -= at;
-  }
-
-  alignas(kLine) T values_[kElements + kLanes];
-  T* next_ = nullptr;
-  size_t filled_ = 0;
-  bool streaming_;
-};
+using DxStage = Stage<T, kStageBytes>;
 
 // A row of at most 16 V elements, V = 1 or 2, that stays in registers between its two visits. The
 // second vector ends with the row and counts what the first one left out. kWhole: sixteen elements
 // may be read, always so when V = 2.
 template <class T, size_t V, bool kWhole>
-HWY_INLINE void small_row(const Job& job, const Row<T>& row, Stage<T>* stage) {
+HWY_INLINE void small_row(const Job& job, const Row<T>& row, DxStage<T>* stage) {
   const size_t cols = job.cols;
   const size_t at[2] = {0, V == 1 ? 0 : cols - kLanes};
   F32x16 dy[V], y[V];
@@ -406,7 +341,7 @@ HWY_INLINE void small_row(const Job& job, const Row<T>& row, Stage<T>* stage) {
 }
 
 template <class T>
-void small_run(const Job& job, const Row<T>& first, const Steps& steps, Stage<T>* stage) {
+void small_run(const Job& job, const Row<T>& first, const Steps& steps, DxStage<T>* stage) {
   if (job.cols > kLanes) {
     for (int64_t r = 0; r < steps.count; ++r) {
       small_row<T, 2, true>(job, first.moved(steps, r), stage);
@@ -503,7 +438,7 @@ Summed first_visit(const Job& job, const Row<T>& row) {
 }
 
 template <class T>
-void long_run(const Job& job, const Row<T>& first, const Steps& steps, Stage<T>* stage) {
+void long_run(const Job& job, const Row<T>& first, const Steps& steps, DxStage<T>* stage) {
   const size_t row_bytes = job.cols * sizeof(T);
   const int64_t lag = 2 * row_bytes <= kAheadBytes ? 1 : 0;
   Summed summed[2];
@@ -535,7 +470,7 @@ void block(const Job& job, int64_t index) {
   const bool few_lines = job.cols * sizeof(T) < kFewLines * kLine;
   const bool dense = run.count == 1 || run.dx == static_cast<int64_t>(job.cols);
   const bool staged = dense && (job.streaming ? is_small || few_lines : job.cols < kLanes);
-  Stage<T> stage(job.streaming);
+  DxStage<T> stage(job.streaming);
   for (int64_t i = 0; i < nest.loops[0].count; ++i) {
     for (int64_t j = 0; j < nest.loops[1].count; ++j) {
       const Row<T> row = first.moved(nest.loops[0], i).moved(nest.loops[1], j);

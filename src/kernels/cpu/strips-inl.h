@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: Apache-2.0
+// Strips of columns: what a kernel takes from a row at a time. One logical vector of FP32, or a
+// pair of vectors (pairs-inl.h) of a sixteen-bit type, so that a strip is one line of 64 bytes
+// whatever the dtype. Numbers that belong to columns (gamma, column sums) are kept in the order in
+// which a strip holds them: strip_place() tells where a column stands.
+
+#if defined(ACLGRAD_KERNELS_CPU_STRIPS_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef ACLGRAD_KERNELS_CPU_STRIPS_INL_H_
+#undef ACLGRAD_KERNELS_CPU_STRIPS_INL_H_
+#else
+#define ACLGRAD_KERNELS_CPU_STRIPS_INL_H_
+#endif
+
+#include "kernels/cpu/lanes-inl.h"
+#include "kernels/cpu/pairs-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace aclgrad {
+namespace HWY_NAMESPACE {
+namespace {
+
+template <class T>
+inline constexpr size_t kStripVectors = sizeof(T) == 4 ? 1 : 2;
+template <class T>
+inline constexpr size_t kStrip = kStripVectors<T>* kLanes;
+
+template <class T>
+struct Strip {
+  HWY_INLINE Strip() {}
+  F32x16 v[kStripVectors<T>];
+};
+
+// Where column `col` stands among numbers kept in strip order.
+template <class T>
+constexpr size_t strip_place(size_t col) {
+  if constexpr (std::is_same_v<T, bfloat16_t>) {
+    return col / kPair * kPair + col % 2 * kLanes + col % kPair / 2;
+  } else {
+    return col;
+  }
+}
+
+template <class T>
+HWY_INLINE Strip<T> load_strip(const T* p) {
+  Strip<T> out;
+  if constexpr (kStripVectors<T> == 1) {
+    out.v[0] = load16(p);
+  } else {
+    const Pair pair = load_pair(p);
+    out.v[0] = pair.first;
+    out.v[1] = pair.second;
+  }
+  return out;
+}
+
+// Numbers in strip order.
+template <class T>
+HWY_INLINE Strip<T> load_numbers(const float* p) {
+  Strip<T> out;
+  for (size_t i = 0; i < kStripVectors<T>; ++i) out.v[i] = load16(p + i * kLanes);
+  return out;
+}
+
+// The first `count` columns of a strip; the others are +0 and nothing of them is read.
+template <class T>
+HWY_INLINE Strip<T> load_strip_first(const T* p, size_t count) {
+  if constexpr (kStripVectors<T> == 1) {
+    Strip<T> out;
+    out.v[0] = load_first(p, count);
+    return out;
+  } else {
+    alignas(64) T buffer[kStrip<T>];
+#if HWY_TARGET <= HWY_AVX3  // masked loads never touch what they leave out
+    const hn::Repartition<uint16_t, TagU32> d16;
+    hn::Store(hn::MaskedLoad(hn::FirstN(d16, count), d16, reinterpret_cast<const uint16_t*>(p)),
+              d16, reinterpret_cast<uint16_t*>(buffer));
+#else
+    std::memset(static_cast<void*>(buffer), 0, sizeof(buffer));
+    std::memcpy(static_cast<void*>(buffer), p, count * sizeof(T));
+#endif
+    return load_strip(buffer);
+  }
+}
+
+// Columns from `count` on become +0, whatever stands in them.
+template <class T>
+HWY_INLINE Strip<T> keep_first_columns(const Strip<T>& strip, size_t count) {
+  Strip<T> out;
+  if constexpr (kStripVectors<T> == 1) {
+    out.v[0] = keep_first(strip.v[0], count);
+  } else if constexpr (std::is_same_v<T, bfloat16_t>) {
+    out.v[0] = keep_first(strip.v[0], (count + 1) / 2);
+    out.v[1] = keep_first(strip.v[1], count / 2);
+  } else {
+    out.v[0] = keep_first(strip.v[0], HWY_MIN(count, kLanes));
+    out.v[1] = keep_first(strip.v[1], count > kLanes ? count - kLanes : 0);
+  }
+  return out;
+}
+
+// Stores a strip without a NaN as its own dtype; `streaming`: past the caches, p must be aligned to
+// a strip then.
+template <class T>
+HWY_INLINE void store_strip_of_numbers(const Strip<T>& strip, T* p, bool streaming) {
+  if constexpr (kStripVectors<T> == 2) {
+    Pair pair;
+    pair.first = strip.v[0];
+    pair.second = strip.v[1];
+    store_pair_of_numbers(pair, p, streaming);
+  } else if (streaming) {
+    for (size_t i = 0; i < kParts; ++i) {
+      hn::Stream(strip.v[0].part[i], TagF32(), p + i * kPartLanes);
+    }
+  } else {
+    store_raw(strip.v[0], p);
+  }
+}
+
+// The first `count` columns of a strip without a NaN.
+template <class T>
+HWY_INLINE void store_first_of_numbers(const Strip<T>& strip, T* p, size_t count) {
+#if HWY_TARGET <= HWY_AVX3
+  if constexpr (kStripVectors<T> == 1) {
+    hn::BlendedStore(strip.v[0].part[0], hn::FirstN(TagF32(), count), TagF32(), p);
+  } else {
+    alignas(64) T buffer[kStrip<T>];
+    store_strip_of_numbers(strip, buffer, false);
+    const hn::Repartition<uint16_t, TagU32> d16;
+    hn::BlendedStore(hn::Load(d16, reinterpret_cast<const uint16_t*>(buffer)),
+                     hn::FirstN(d16, count), d16, reinterpret_cast<uint16_t*>(p));
+  }
+#else
+  alignas(64) T buffer[kStrip<T>];
+  store_strip_of_numbers(strip, buffer, false);
+  std::memcpy(static_cast<void*>(p), buffer, count * sizeof(T));
+#endif
+}
+
+// The strip's columns in their order, without rounding.
+template <class T>
+HWY_INLINE void store_in_order(const Strip<T>& strip, float* p) {
+  if constexpr (std::is_same_v<T, bfloat16_t>) {
+    for (size_t i = 0; i < kParts; ++i) {
+      hn::StoreInterleaved2(strip.v[0].part[i], strip.v[1].part[i], TagF32(),
+                            p + 2 * i * kPartLanes);
+    }
+  } else {
+    for (size_t i = 0; i < kStripVectors<T>; ++i) store_raw(strip.v[i], p + i * kLanes);
+  }
+}
+
+}  // namespace
+}  // namespace HWY_NAMESPACE
+}  // namespace aclgrad
+HWY_AFTER_NAMESPACE();
+
+#endif  // per-target include guard

@@ -1,0 +1,287 @@
+// SPDX-License-Identifier: Apache-2.0
+// The two visits of up to sixteen rows: sum_rows() along the rows, write_rows() down the columns.
+
+#if defined(ACLGRAD_OPS_LAYER_NORM_BACKWARD_BLOCK_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef ACLGRAD_OPS_LAYER_NORM_BACKWARD_BLOCK_INL_H_
+#undef ACLGRAD_OPS_LAYER_NORM_BACKWARD_BLOCK_INL_H_
+#else
+#define ACLGRAD_OPS_LAYER_NORM_BACKWARD_BLOCK_INL_H_
+#endif
+
+#include <algorithm>
+#include <cmath>
+
+#include "kernels/cpu/lane_sums-inl.h"
+#include "kernels/cpu/strips-inl.h"
+#include "kernels/cpu/sums-inl.h"
+#include "ops/layer_norm_backward/tree.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace aclgrad::layer_norm_backward {
+namespace HWY_NAMESPACE {
+namespace {
+
+using namespace aclgrad::HWY_NAMESPACE;
+
+inline constexpr size_t kRows = static_cast<size_t>(kRowBlock);
+
+// Columns that one round of the four chains of a row covers: four vectors.
+inline constexpr size_t kRound = 4 * kLanes;
+
+// Columns after which the chains are full.
+inline constexpr size_t kChainColumns = kRound * kChain;
+
+// Up to sixteen rows and what each needs: dx = rstd * ((g - mean_g) - xhat * mean_gx).
+template <class T>
+struct Rows {
+  size_t count = 0;
+  const T* dy[kRows];
+  const T* x[kRows];
+  void* dx[kRows];
+  alignas(64) float mean[kRows];
+  alignas(64) float rstd[kRows];
+  alignas(64) float mean_g[kRows];
+  alignas(64) float mean_gx[kRows];
+  // Bytes from a row to the one that the next call visits, for prefetching.
+  intptr_t dy_ahead = 0, x_ahead = 0;
+
+  // False when dx may hold a NaN. A NaN or an infinity among a row's g and xhat shows in its sums
+  // (Inf * 0 is NaN there); from finite ones only rstd = 0 makes a NaN, when the rest overflows.
+  bool dx_has_no_nan() const {
+    for (size_t r = 0; r < count; ++r) {
+      if (!std::isfinite(mean_g[r]) || !std::isfinite(mean_gx[r])) return false;
+      if (rstd[r] == 0.0f || !std::isfinite(rstd[r])) return false;
+    }
+    return true;
+  }
+};
+
+// Asks for the line `ahead` bytes behind p to come to L2. An address, not a pointer: it may lie
+// behind the tensor, which harms nobody.
+HWY_INLINE void prefetch(const void* p, intptr_t ahead) {
+  __builtin_prefetch(reinterpret_cast<const void*>(reinterpret_cast<intptr_t>(p) + ahead), 0, 2);
+}
+
+template <class T>
+HWY_INLINE void add_terms(const Strip<T>& g, const Strip<T>& xhat, F32x16 (&acc)[4][2],
+                          size_t first) {
+  for (size_t i = 0; i < kStripVectors<T>; ++i) {
+    acc[first + i][0] = add(acc[first + i][0], g.v[i]);
+    acc[first + i][1] = fma(g.v[i], xhat.v[i], acc[first + i][1]);
+  }
+}
+
+// Sums of g and g * xhat over up to kChainColumns columns of a row, lane by lane: vector i goes to
+// chain i mod 4, and the chains are joined in pairs.
+template <class T>
+HWY_INLINE void sum_chains(const T* dy, const T* x, const float* gamma, size_t count, float mean,
+                           float rstd, F32x16 (&sums)[2]) {
+  constexpr size_t kVectors = kStripVectors<T>;
+  const F32x16 mean16 = set16(mean);
+  const F32x16 rstd16 = set16(rstd);
+  const auto terms = [&](const Strip<T>& dy_strip, const Strip<T>& x_strip,
+                         const Strip<T>& gamma_strip, Strip<T>& g, Strip<T>& xhat) HWY_ATTR {
+    for (size_t i = 0; i < kVectors; ++i) {
+      g.v[i] = mul(dy_strip.v[i], gamma_strip.v[i]);
+      xhat.v[i] = mul(sub(x_strip.v[i], mean16), rstd16);
+    }
+  };
+  F32x16 acc[4][2];
+  for (size_t c = 0; c < 4; ++c) acc[c][0] = acc[c][1] = zero16();
+  size_t at = 0;
+  for (; at + kRound <= count; at += kRound) {
+    for (size_t c = 0; c < 4; c += kVectors) {
+      const size_t here = at + c * kLanes;
+      Strip<T> g, xhat;
+      terms(load_strip(dy + here), load_strip(x + here), load_numbers<T>(gamma + here), g, xhat);
+      add_terms<T>(g, xhat, acc, c);
+    }
+  }
+  for (size_t c = 0; c < 4; c += kVectors) {  // less than a round is left
+    const size_t here = at + c * kLanes;
+    Strip<T> g, xhat;
+    if (here + kStrip<T> <= count) {
+      terms(load_strip(dy + here), load_strip(x + here), load_numbers<T>(gamma + here), g, xhat);
+      add_terms<T>(g, xhat, acc, c);
+    } else if (here < count) {
+      const size_t rest = count - here;
+      terms(load_strip_first(dy + here, rest), load_strip_first(x + here, rest),
+            load_numbers<T>(gamma + here), g, xhat);
+      add_terms<T>(keep_first_columns<T>(g, rest), keep_first_columns<T>(xhat, rest), acc, c);
+    }
+  }
+  for (size_t k = 0; k < 2; ++k) {
+    sums[k] = add(add(acc[0][k], acc[1][k]), add(acc[2][k], acc[3][k]));
+  }
+}
+
+// The same over any number of columns, the lanes joined.
+template <class T>
+void sum_row(const T* dy, const T* x, const float* gamma, size_t count, float mean, float rstd,
+             double (&sums)[2]) {
+  alignas(64) double totals[2][kLanes] = {};
+  for (size_t at = 0; at < count; at += kChainColumns) {
+    const size_t columns = std::min(kChainColumns, count - at);
+    F32x16 part[2];
+    sum_chains<T>(dy + at, x + at, gamma + at, columns, mean, rstd, part);
+    add_to(totals[0], part[0]);
+    add_to(totals[1], part[1]);
+  }
+  sums[0] = join16(totals[0]);
+  sums[1] = join16(totals[1]);
+}
+
+// Rows whose two sums lane_sums() takes at once.
+inline constexpr size_t kLaneRows = kLanes / 2;
+
+// First visit: mean_g and mean_gx of every row. Rows of at most kChainColumns columns are summed
+// over their lanes eight at a time.
+template <class T>
+void sum_rows(Rows<T>& rows, const float* gamma, size_t cols, double reciprocal_cols) {
+  if (cols > kChainColumns) {
+    for (size_t r = 0; r < rows.count; ++r) {
+      double sums[2];
+      sum_row<T>(rows.dy[r], rows.x[r], gamma, cols, rows.mean[r], rows.rstd[r], sums);
+      rows.mean_g[r] = static_cast<float>(sums[0] * reciprocal_cols);
+      rows.mean_gx[r] = static_cast<float>(sums[1] * reciprocal_cols);
+    }
+    return;
+  }
+  alignas(64) float lanes[kLanes * kLanes];
+  for (size_t i = 0; i < kLanes; ++i) store_raw(zero16(), lanes + i * kLanes);
+  alignas(64) double totals[kLanes];
+  for (size_t first = 0; first < rows.count; first += kLaneRows) {
+    const size_t count = std::min(kLaneRows, rows.count - first);
+    for (size_t i = 0; i < count; ++i) {
+      const size_t r = first + i;
+      F32x16 sums[2];
+      sum_chains<T>(rows.dy[r], rows.x[r], gamma, cols, rows.mean[r], rows.rstd[r], sums);
+      store_raw(sums[0], lanes + i * kLanes);
+      store_raw(sums[1], lanes + (kLaneRows + i) * kLanes);
+    }
+    set_to(totals, lane_sums(lanes));
+    for (size_t i = 0; i < count; ++i) {
+      rows.mean_g[first + i] = static_cast<float>(totals[i] * reciprocal_cols);
+      rows.mean_gx[first + i] = static_cast<float>(totals[kLaneRows + i] * reciprocal_cols);
+    }
+  }
+}
+
+// How dx leaves the registers.
+struct Store {
+  aclDataType dtype;  // undefined: dx is not wanted
+  bool streaming;     // past the caches: every strip begins a line then
+
+  // Any dtype, NaN made canonical. The dtype is decided per store: the branch always goes the same
+  // way, and there is one instantiation instead of three.
+  template <class T>
+  void put(void* row, size_t at, size_t count, const Strip<T>& strip) const {
+    alignas(64) float in_order[kStrip<T>];
+    store_in_order<T>(strip, in_order);
+    for (size_t i = 0; i < count; i += kLanes) {
+      const F32x16 v = load16(in_order + i);
+      const size_t lanes = std::min(kLanes, count - i);
+      if (dtype == ACL_FLOAT) {
+        write(static_cast<float*>(row) + at + i, lanes, v);
+      } else if (dtype == ACL_FLOAT16) {
+        write(static_cast<float16_t*>(row) + at + i, lanes, v);
+      } else {
+        write(static_cast<bfloat16_t*>(row) + at + i, lanes, v);
+      }
+    }
+  }
+  template <class T>
+  HWY_INLINE static void write(T* to, size_t lanes, const F32x16& v) {
+    if (lanes < kLanes) {
+      store_first(v, to, lanes);
+    } else {
+      store16(v, to);
+    }
+  }
+};
+
+// Columns [begin, end) of R rows, from row `first` on. `chain` holds the FP32 chains of those
+// columns, those of dgamma and dbeta by turns. kPlain: dx has the dtype of x and holds no NaN.
+template <class T, size_t R, bool kPlain>
+HWY_INLINE void visit_rows(const Rows<T>& rows, size_t first, const float* gamma_row,
+                           const Store& store, size_t begin, size_t end, float* chain) {
+  constexpr size_t kVectors = kStripVectors<T>;
+  // Copies, because the compiler must assume that a store changes what stands in `rows`.
+  const T* dy_row[R];
+  const T* x_row[R];
+  void* dx_row[R];
+  F32x16 mean[R], rstd[R], mean_g[R], mean_gx[R];
+  for (size_t r = 0; r < R; ++r) {
+    dy_row[r] = rows.dy[first + r];
+    x_row[r] = rows.x[first + r];
+    dx_row[r] = rows.dx[first + r];
+    mean[r] = set16(rows.mean[first + r]);
+    rstd[r] = set16(rows.rstd[first + r]);
+    mean_g[r] = set16(rows.mean_g[first + r]);
+    mean_gx[r] = set16(rows.mean_gx[first + r]);
+  }
+  const intptr_t dy_ahead = rows.dy_ahead;
+  const intptr_t x_ahead = rows.x_ahead;
+  const bool streaming = store.streaming;
+  const auto visit = [&](size_t at, size_t count, bool whole) HWY_ATTR {
+    const Strip<T> gamma = load_numbers<T>(gamma_row + at);
+    F32x16 dgamma[kVectors], dbeta[kVectors];
+    for (size_t i = 0; i < kVectors; ++i) {
+      dgamma[i] = load16(chain + 2 * i * kLanes);
+      dbeta[i] = load16(chain + (2 * i + 1) * kLanes);
+    }
+    for (size_t r = 0; r < R; ++r) {
+      const T* dy_at = dy_row[r] + at;
+      const T* x_at = x_row[r] + at;
+      prefetch(dy_at, dy_ahead);
+      prefetch(x_at, x_ahead);
+      const Strip<T> dy = whole ? load_strip(dy_at) : load_strip_first(dy_at, count);
+      const Strip<T> x = whole ? load_strip(x_at) : load_strip_first(x_at, count);
+      Strip<T> dx;
+      for (size_t i = 0; i < kVectors; ++i) {
+        const F32x16 xhat = mul(sub(x.v[i], mean[r]), rstd[r]);
+        dgamma[i] = fma(dy.v[i], xhat, dgamma[i]);
+        dbeta[i] = add(dbeta[i], dy.v[i]);
+        const F32x16 centred = fms(dy.v[i], gamma.v[i], mean_g[r]);
+        dx.v[i] = mul(fnma(xhat, mean_gx[r], centred), rstd[r]);
+      }
+      if constexpr (kPlain) {
+        T* to = static_cast<T*>(dx_row[r]) + at;
+        whole ? store_strip_of_numbers<T>(dx, to, streaming)
+              : store_first_of_numbers<T>(dx, to, count);
+      } else if (store.dtype != ACL_DT_UNDEFINED) {
+        store.put<T>(dx_row[r], at, count, dx);
+      }
+    }
+    for (size_t i = 0; i < kVectors; ++i) {
+      store_raw(dgamma[i], chain + 2 * i * kLanes);
+      store_raw(dbeta[i], chain + (2 * i + 1) * kLanes);
+    }
+    chain += 2 * kVectors * kLanes;
+  };
+  size_t at = begin;
+  for (; at + kStrip<T> <= end; at += kStrip<T>) visit(at, kStrip<T>, true);
+  if (at < end) visit(at, end - at, false);
+}
+
+// Second visit, columns [begin, end) of all rows, four or two rows at a time: the chains of a
+// column are loaded and stored once for them.
+template <class T, bool kPlain>
+void write_columns(const Rows<T>& rows, const float* gamma, const Store& store, size_t begin,
+                   size_t end, float* chain) {
+  size_t r = 0;
+  for (; r + 4 <= rows.count; r += 4) {
+    visit_rows<T, 4, kPlain>(rows, r, gamma, store, begin, end, chain);
+  }
+  for (; r + 2 <= rows.count; r += 2) {
+    visit_rows<T, 2, kPlain>(rows, r, gamma, store, begin, end, chain);
+  }
+  if (r < rows.count) visit_rows<T, 1, kPlain>(rows, r, gamma, store, begin, end, chain);
+}
+
+}  // namespace
+}  // namespace HWY_NAMESPACE
+}  // namespace aclgrad::layer_norm_backward
+HWY_AFTER_NAMESPACE();
+
+#endif  // per-target include guard

@@ -39,7 +39,7 @@ class Stage {
       flush();
       next_ = at;
     }
-    if (HWY_UNLIKELY(filled_ + count > kElements)) drain();
+    if (HWY_UNLIKELY(filled_ >= kEnough || filled_ + count > kElements)) drain();
     T* out = values_ + filled_;
     filled_ += count;
     return out;
@@ -54,6 +54,9 @@ class Stage {
 
  private:
   static constexpr size_t kLineElements = kLine / sizeof(T);
+
+  // Elements worth writing: 4 KiB, so that small rows are still in L1 then.
+  static constexpr size_t kEnough = (size_t{4} << 10) / sizeof(T);
 
   static void copy(const T* from, T* to, size_t count) {
     if (count != 0) std::memcpy(static_cast<void*>(to), from, count * sizeof(T));

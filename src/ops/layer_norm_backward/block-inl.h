@@ -9,7 +9,7 @@
 #endif
 
 #include <algorithm>
-#include <cmath>
+#include <type_traits>
 
 #include "kernels/cpu/lane_sums-inl.h"
 #include "kernels/cpu/strips-inl.h"
@@ -44,17 +44,23 @@ struct Rows {
   alignas(64) float mean_gx[kRows];
   // Bytes from a row to the one that the next call visits, for prefetching.
   intptr_t dy_ahead = 0, x_ahead = 0;
-
-  // False when dx may hold a NaN. A NaN or an infinity among a row's g and xhat shows in its sums
-  // (Inf * 0 is NaN there); from finite ones only rstd = 0 makes a NaN, when the rest overflows.
-  bool dx_has_no_nan() const {
-    for (size_t r = 0; r < count; ++r) {
-      if (!std::isfinite(mean_g[r]) || !std::isfinite(mean_gx[r])) return false;
-      if (rstd[r] == 0.0f || !std::isfinite(rstd[r])) return false;
-    }
-    return true;
-  }
 };
+
+// False when dx may hold a NaN. A NaN or an infinity among a row's g and xhat shows in its sums
+// (Inf * 0 is NaN there); from finite ones only rstd = 0 makes a NaN, when the rest overflows.
+template <class T>
+HWY_INLINE bool dx_has_no_nan(const Rows<T>& rows) {
+  for (size_t r = 0; r < rows.count; r += kPartLanes) {
+    const TagF32 d;
+    const auto here = hn::FirstN(d, rows.count - r);
+    const VecF32 rstd = hn::Load(d, rows.rstd + r);
+    const auto usual = hn::And(hn::IsFinite(hn::Load(d, rows.mean_g + r)),
+                               hn::IsFinite(hn::Load(d, rows.mean_gx + r)));
+    const auto invertible = hn::AndNot(hn::Eq(rstd, hn::Zero(d)), hn::IsFinite(rstd));
+    if (!hn::AllTrue(d, hn::Or(hn::And(usual, invertible), hn::Not(here)))) return false;
+  }
+  return true;
+}
 
 // Asks for the line `ahead` bytes behind p to come to L2. An address, not a pointer: it may lie
 // behind the tensor, which harms nobody.
@@ -115,6 +121,40 @@ HWY_INLINE void sum_chains(const T* dy, const T* x, const float* gamma, size_t c
   }
 }
 
+// sum_chains() for rows of S strips, the last one of `last` columns, all of it unrolled. gamma is
+// in registers.
+template <class T, size_t S>
+HWY_INLINE void sum_short(const T* dy, const T* x, const Strip<T> (&gamma)[S], size_t last,
+                          float mean, float rstd, F32x16 (&sums)[2]) {
+  constexpr size_t kVectors = kStripVectors<T>;
+  const F32x16 mean16 = set16(mean);
+  const F32x16 rstd16 = set16(rstd);
+  F32x16 part[2][S * kVectors];
+  for (size_t s = 0; s < S; ++s) {
+    const size_t at = s * kStrip<T>;
+    const bool whole = s + 1 < S;
+    const Strip<T> dy_strip = whole ? load_strip(dy + at) : load_strip_first(dy + at, last);
+    const Strip<T> x_strip = whole ? load_strip(x + at) : load_strip_first(x + at, last);
+    Strip<T> g, xhat;
+    for (size_t i = 0; i < kVectors; ++i) {
+      g.v[i] = mul(dy_strip.v[i], gamma[s].v[i]);
+      xhat.v[i] = mul(sub(x_strip.v[i], mean16), rstd16);
+    }
+    if (!whole) {
+      g = keep_first_columns<T>(g, last);
+      xhat = keep_first_columns<T>(xhat, last);
+    }
+    for (size_t i = 0; i < kVectors; ++i) {
+      part[0][s * kVectors + i] = g.v[i];
+      part[1][s * kVectors + i] = mul(g.v[i], xhat.v[i]);
+    }
+  }
+  for (size_t k = 0; k < 2; ++k) {
+    sums[k] = part[k][0];
+    for (size_t i = 1; i < S * kVectors; ++i) sums[k] = add(sums[k], part[k][i]);
+  }
+}
+
 // The same over any number of columns, the lanes joined.
 template <class T>
 void sum_row(const T* dy, const T* x, const float* gamma, size_t count, float mean, float rstd,
@@ -134,6 +174,28 @@ void sum_row(const T* dy, const T* x, const float* gamma, size_t count, float me
 // Rows whose two sums lane_sums() takes at once.
 inline constexpr size_t kLaneRows = kLanes / 2;
 
+// mean_g and mean_gx of every row from its sums lane by lane, which sum_one(r, sums) finds.
+template <class T, class SumOne>
+HWY_INLINE void join_rows(Rows<T>& rows, double reciprocal_cols, SumOne&& sum_one) {
+  alignas(64) float lanes[kLanes * kLanes];
+  for (size_t i = 0; i < kLanes; ++i) store_raw(zero16(), lanes + i * kLanes);
+  alignas(64) double totals[kLanes];
+  for (size_t first = 0; first < rows.count; first += kLaneRows) {
+    const size_t count = std::min(kLaneRows, rows.count - first);
+    for (size_t i = 0; i < count; ++i) {
+      F32x16 sums[2];
+      sum_one(first + i, sums);
+      store_raw(sums[0], lanes + i * kLanes);
+      store_raw(sums[1], lanes + (kLaneRows + i) * kLanes);
+    }
+    set_to(totals, lane_sums(lanes));
+    for (size_t i = 0; i < count; ++i) {
+      rows.mean_g[first + i] = static_cast<float>(totals[i] * reciprocal_cols);
+      rows.mean_gx[first + i] = static_cast<float>(totals[kLaneRows + i] * reciprocal_cols);
+    }
+  }
+}
+
 // First visit: mean_g and mean_gx of every row. Rows of at most kChainColumns columns are summed
 // over their lanes eight at a time.
 template <class T>
@@ -147,24 +209,23 @@ void sum_rows(Rows<T>& rows, const float* gamma, size_t cols, double reciprocal_
     }
     return;
   }
-  alignas(64) float lanes[kLanes * kLanes];
-  for (size_t i = 0; i < kLanes; ++i) store_raw(zero16(), lanes + i * kLanes);
-  alignas(64) double totals[kLanes];
-  for (size_t first = 0; first < rows.count; first += kLaneRows) {
-    const size_t count = std::min(kLaneRows, rows.count - first);
-    for (size_t i = 0; i < count; ++i) {
-      const size_t r = first + i;
-      F32x16 sums[2];
-      sum_chains<T>(rows.dy[r], rows.x[r], gamma, cols, rows.mean[r], rows.rstd[r], sums);
-      store_raw(sums[0], lanes + i * kLanes);
-      store_raw(sums[1], lanes + (kLaneRows + i) * kLanes);
-    }
-    set_to(totals, lane_sums(lanes));
-    for (size_t i = 0; i < count; ++i) {
-      rows.mean_g[first + i] = static_cast<float>(totals[i] * reciprocal_cols);
-      rows.mean_gx[first + i] = static_cast<float>(totals[kLaneRows + i] * reciprocal_cols);
-    }
-  }
+  const auto sum_all = [&](auto&& sum_one) HWY_ATTR {
+    join_rows(rows, reciprocal_cols, [&](size_t r, F32x16(&sums)[2]) HWY_ATTR {
+      sum_one(rows.dy[r], rows.x[r], rows.mean[r], rows.rstd[r], sums);
+    });
+  };
+  const auto sum_strips = [&](auto strips) HWY_ATTR {
+    constexpr size_t kStrips = decltype(strips)::value;
+    Strip<T> numbers[kStrips];
+    for (size_t s = 0; s < kStrips; ++s) numbers[s] = load_numbers<T>(gamma + s * kStrip<T>);
+    const size_t last = cols - (kStrips - 1) * kStrip<T>;
+    sum_all([&](const T* dy, const T* x, float mean, float rstd, F32x16(&sums)[2])
+                HWY_ATTR { sum_short<T, kStrips>(dy, x, numbers, last, mean, rstd, sums); });
+  };
+  if (cols <= kStrip<T>) return sum_strips(std::integral_constant<size_t, 1>());
+  if (cols <= 2 * kStrip<T>) return sum_strips(std::integral_constant<size_t, 2>());
+  sum_all([&](const T* dy, const T* x, float mean, float rstd, F32x16(&sums)[2])
+              HWY_ATTR { sum_chains<T>(dy, x, gamma, cols, mean, rstd, sums); });
 }
 
 // How dx leaves the registers.
@@ -265,13 +326,16 @@ HWY_INLINE void visit_rows(const Rows<T>& rows, size_t first, const float* gamma
 }
 
 // Second visit, columns [begin, end) of all rows, four or two rows at a time: the chains of a
-// column are loaded and stored once for them.
+// column are loaded and stored once for them. (Two are enough where every store decides on a
+// dtype.)
 template <class T, bool kPlain>
 void write_columns(const Rows<T>& rows, const float* gamma, const Store& store, size_t begin,
                    size_t end, float* chain) {
   size_t r = 0;
-  for (; r + 4 <= rows.count; r += 4) {
-    visit_rows<T, 4, kPlain>(rows, r, gamma, store, begin, end, chain);
+  if constexpr (kPlain) {
+    for (; r + 4 <= rows.count; r += 4) {
+      visit_rows<T, 4, kPlain>(rows, r, gamma, store, begin, end, chain);
+    }
   }
   for (; r + 2 <= rows.count; r += 2) {
     visit_rows<T, 2, kPlain>(rows, r, gamma, store, begin, end, chain);

@@ -30,11 +30,12 @@
 namespace aclgrad::layer_norm_backward {
 namespace {
 
-// Rows that are visited together, from the bytes of dy and x in a row: while both visits of eight
-// or four rows stay in L1; else two, from L2, because more rows a power of two apart crowd each
-// other out of the caches. Does not influence the bits.
+// Rows that are visited together, from the bytes of dy and x in a row: a row block, eight or four
+// rows while both visits stay in L1; else two, from L2, because more rows a power of two apart
+// crowd each other out of the caches. Does not influence the bits.
 constexpr int64_t group_rows_of(int64_t row_bytes) {
   constexpr int64_t kPartOfL1 = int64_t{24} << 10;
+  if (kRowBlock * row_bytes <= kPartOfL1 / 2) return kRowBlock;
   return 8 * row_bytes <= kPartOfL1 ? 8 : 4 * row_bytes <= kPartOfL1 ? 4 : 2;
 }
 
@@ -159,7 +160,7 @@ template <class T>
 void write_rows(const Job& job, Rows<T>& rows, const Group& group, int64_t begin, int64_t end,
                 DxStage<T>* stage) {
   const Problem& problem = job.problem;
-  const bool plain = problem.dx.dtype == problem.x.dtype && problem.want_dx && rows.dx_has_no_nan();
+  const bool plain = problem.dx.dtype == problem.x.dtype && problem.want_dx && dx_has_no_nan(rows);
   Store store{problem.want_dx ? problem.dx.dtype : ACL_DT_UNDEFINED, job.streaming && plain};
   if (stage != nullptr) {
     store.streaming = false;

@@ -242,6 +242,34 @@ void write_chain(const Job& job, const Block<T>& block, int64_t begin, int64_t e
   }
 }
 
+// A small group: every vector of columns by itself, its chains in FP64 unless there is only one.
+// `readable`: rows after which sixteen elements may be read whatever the column.
+template <class T>
+void write_small(const Job& job, const Block<T>& block, int64_t readable) {
+  const int64_t stride = job.problem.row_stride();
+  const int64_t cols = job.problem.cols;
+  for (int64_t col = 0; col < cols; col += kVector) {
+    const auto lanes = static_cast<size_t>(std::min(kVector, cols - col));
+    const T* from = block.first + col;
+    const int64_t whole = lanes == kLanes ? block.rows : std::min(block.rows, readable);
+    alignas(64) double totals[kLanes] = {};
+    F32x16 sum = zero16();
+    for (int64_t row = 0; row < block.rows;) {
+      const int64_t chain_end = std::min(block.rows, row + kChainRows);
+      for (; row < std::min(chain_end, whole); ++row) sum = add(sum, load16(from + row * stride));
+      for (; row < chain_end; ++row) sum = add(sum, load_first(from + row * stride, lanes));
+      if (block.rows <= kChainRows) break;
+      add_to(totals, sum);
+      sum = zero16();
+    }
+    if (block.rows <= kChainRows) {
+      lanes < kLanes ? store_first(sum, block.out + col, lanes) : store16(sum, block.out + col);
+    } else {
+      write_totals(job, totals, static_cast<int64_t>(lanes), block.out + col);
+    }
+  }
+}
+
 // A block of rows that are not folded, a vector long at least: columns [begin, end).
 template <class T>
 void sum_long_rows(const Job& job, const Block<T>& block, int64_t begin, int64_t end) {
@@ -275,7 +303,11 @@ void add_dense_rows(const Job& job, const Block<T>& block, int64_t width, double
   const int64_t step = block.fold * cols;
   const int64_t complete = step < kVector ? 0 : block.rows / block.fold;
   const int64_t rest = block.rows - complete * block.fold;
-  if (rest > 0) gather(block.first + complete * step, 0, 1, rest * cols, width, incomplete);
+  if (rest > 0) {
+    const auto count = static_cast<size_t>(rest * cols);
+    std::memcpy(static_cast<void*>(incomplete), block.first + complete * step, count * sizeof(T));
+    std::fill(incomplete + count, incomplete + width, T{});
+  }
   const int64_t wide_rows = complete + (rest > 0 ? 1 : 0);
   Chain<T> chain;
   chain.next_step = kChainRows * step;
@@ -365,6 +397,17 @@ void sum_short_rows(const Job& job, const Block<T>& block) {
   finish(job, block, totals, 0, cols);
 }
 
+// Rows of a span after which sixteen elements still lie in dy, where rows and groups follow each
+// other without gaps.
+inline int64_t readable_rows(const Job& job, int64_t group, const Span& span) {
+  const Problem& problem = job.problem;
+  if (!job.dense) return 0;
+  const int64_t rows_in_all = problem.has_ends() ? problem.rows : problem.groups * problem.rows;
+  const int64_t row = problem.has_ends() ? span.first : group * problem.rows;
+  if (!problem.has_ends() && problem.group_stride() != problem.rows * problem.cols) return 0;
+  return rows_in_all - row - 1 - ceil_div(kVector, problem.cols);
+}
+
 // What begins in stretch `stretch` of the wave [first, last), columns [begin, end).
 template <class T>
 void sum_stretch(const Job& job, int64_t first, int64_t last, int64_t stretch, int64_t begin,
@@ -378,6 +421,18 @@ void sum_stretch(const Job& job, int64_t first, int64_t last, int64_t stretch, i
   for (int64_t group = job.groups.at(from, first, last); group < last; ++group) {
     const Span span = job.groups[group];
     if (span.start >= to) break;
+    if (is_small_group(span.rows, problem.cols)) {
+      if (span.start < from) continue;  // begins in an earlier stretch
+      Block<T> block;
+      block.rows = span.rows;
+      block.first = dy;
+      if (block.rows > 0) {
+        block.first += group * problem.group_stride() + span.first * problem.row_stride();
+      }
+      block.out = dbias + group * problem.dbias.strides[0];
+      write_small(job, block, readable_rows(job, group, span));
+      continue;
+    }
     const int64_t blocks = blocks_of(span, plan);
     const int64_t fold = folded_rows(span.rows, problem.cols, plan.most_folded);
     int64_t number = ceil_div(std::max(int64_t{0}, from - span.start), plan.block_rows);

@@ -38,10 +38,10 @@ struct Rows {
   const T* dy[kRows];
   const T* x[kRows];
   void* dx[kRows];
-  alignas(64) float mean[kRows];
-  alignas(64) float rstd[kRows];
-  alignas(64) float mean_g[kRows];
-  alignas(64) float mean_gx[kRows];
+  alignas(64) float mean[kRows] = {};
+  alignas(64) float rstd[kRows] = {};
+  alignas(64) float mean_g[kRows] = {};
+  alignas(64) float mean_gx[kRows] = {};
   // Bytes from a row to the one that the next call visits, for prefetching.
   intptr_t dy_ahead = 0, x_ahead = 0;
 };

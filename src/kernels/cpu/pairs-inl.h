@@ -84,9 +84,9 @@ HWY_INLINE VecU32 rounded_to_upper_half(VecF32 v) {
 #endif
 }
 
-// Stores thirty-two elements as store16 would each of them, if none of them is a NaN; `streaming`:
+// Stores thirty-two elements, none of which is a NaN other than the canonical one; `streaming`:
 // past the caches, p must be aligned to thirty-two elements then.
-HWY_INLINE void store_pair_of_numbers(const Pair& pair, bfloat16_t* p, bool streaming) {
+HWY_INLINE void store_clean_pair(const Pair& pair, bfloat16_t* p, bool streaming) {
 #if HWY_TARGET == HWY_SCALAR
   static_cast<void>(streaming);
   for (size_t i = 0; i < kLanes; ++i) {
@@ -110,7 +110,7 @@ HWY_INLINE void store_pair_of_numbers(const Pair& pair, bfloat16_t* p, bool stre
 #endif
 }
 
-HWY_INLINE void store_pair_of_numbers(const Pair& pair, float16_t* p, bool streaming) {
+HWY_INLINE void store_clean_pair(const Pair& pair, float16_t* p, bool streaming) {
 #if HWY_NATIVE_FMA && (HWY_ARCH_X86 || HWY_ARCH_ARM_A64)
   const hn::Rebind<hwy::float16_t, TagF32> d16;
   const auto put = [&](VecF32 v, float16_t* at) HWY_ATTR {
@@ -131,11 +131,11 @@ HWY_INLINE void store_pair_of_numbers(const Pair& pair, float16_t* p, bool strea
 #endif
 }
 
-// The same for any elements.
+// The same for any elements: as store16 would store each of them.
 template <class T>
 HWY_INLINE void store_pair(Pair pair, T* p, bool streaming) {
   if (HWY_UNLIKELY(may_have_nan(pair))) make_nans_canonical(pair);
-  store_pair_of_numbers(pair, p, streaming);
+  store_clean_pair(pair, p, streaming);
 }
 
 }  // namespace

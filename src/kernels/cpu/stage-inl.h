@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Streaming stores for rows that are not whole lines: rows that follow each other in memory are
-// gathered in a buffer until whole lines can be written.
+// A small buffer in front of an output that is written past the caches.
 
 #if defined(ACLGRAD_KERNELS_CPU_STAGE_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef ACLGRAD_KERNELS_CPU_STAGE_INL_H_
@@ -9,6 +8,7 @@
 #define ACLGRAD_KERNELS_CPU_STAGE_INL_H_
 #endif
 
+#include "kernels/cpu/cache.h"
 #include "kernels/cpu/lanes-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -16,24 +16,31 @@ namespace aclgrad {
 namespace HWY_NAMESPACE {
 namespace {
 
-// Bytes of a line, the unit of a streaming store.
-inline constexpr size_t kLine = 64;
+// Usual size: shares L1 with the rows of the inputs.
+inline constexpr size_t kStageBytes = 8192;
 
 template <class T>
 HWY_INLINE bool begins_line(const T* p) {
-  return reinterpret_cast<uintptr_t>(p) % kLine == 0;
+  return reinterpret_cast<uintptr_t>(p) % kLineBytes == 0;
 }
 
-// Elements must be aligned to their size. The owner calls flush() at the end.
-template <class T, size_t kBytes>
+// Elements that follow each other in memory, gathered until whole lines can be written. What is
+// still here at the end is written by flush(), which is to be called before it is destroyed.
+// Elements must be aligned to their size.
+template <class T, size_t kBytes = kStageBytes>
 class Stage {
- public:
   static constexpr size_t kElements = kBytes / sizeof(T);
+  static constexpr size_t kLineElements = kLineBytes / sizeof(T);
+
+ public:
+  // What room() can always give: all but the part of a line that drain() keeps.
+  static constexpr size_t kMost = kElements - kLineElements;
 
   explicit Stage(bool streaming) : streaming_(streaming) {}
 
-  // Where the elements for [at, at + count), at most kElements - kLine, belong. The sixteen behind
-  // them may be overwritten. They count as present at once; the next call may move them.
+  // Where the `count` elements for [at, at + count) belong, at most kMost. The thirty-two behind
+  // them may be overwritten. They count as present at once; the next call may
+  // move them.
   HWY_INLINE T* room(T* at, size_t count) {
     if (HWY_UNLIKELY(at != next_ + filled_)) {
       flush();
@@ -53,8 +60,6 @@ class Stage {
   }
 
  private:
-  static constexpr size_t kLineElements = kLine / sizeof(T);
-
   // Elements worth writing: 4 KiB, so that small rows are still in L1 then.
   static constexpr size_t kEnough = (size_t{4} << 10) / sizeof(T);
 
@@ -85,7 +90,7 @@ class Stage {
     filled_ -= at;
   }
 
-  alignas(kLine) T values_[kElements + kLanes];
+  alignas(kLineBytes) T values_[kElements + 2 * kLanes];
   T* next_ = nullptr;
   size_t filled_ = 0;
   bool streaming_;

@@ -101,12 +101,12 @@ HWY_INLINE Strip<T> keep_first_columns(const Strip<T>& strip, size_t count) {
 // Stores a strip without a NaN as its own dtype; `streaming`: past the caches, p must be aligned to
 // a strip then.
 template <class T>
-HWY_INLINE void store_strip_of_numbers(const Strip<T>& strip, T* p, bool streaming) {
+HWY_INLINE void store_clean_strip(const Strip<T>& strip, T* p, bool streaming) {
   if constexpr (kStripVectors<T> == 2) {
     Pair pair;
     pair.first = strip.v[0];
     pair.second = strip.v[1];
-    store_pair_of_numbers(pair, p, streaming);
+    store_clean_pair(pair, p, streaming);
   } else if (streaming) {
     for (size_t i = 0; i < kParts; ++i) {
       hn::Stream(strip.v[0].part[i], TagF32(), p + i * kPartLanes);
@@ -118,20 +118,20 @@ HWY_INLINE void store_strip_of_numbers(const Strip<T>& strip, T* p, bool streami
 
 // The first `count` columns of a strip without a NaN.
 template <class T>
-HWY_INLINE void store_first_of_numbers(const Strip<T>& strip, T* p, size_t count) {
+HWY_INLINE void store_clean_first(const Strip<T>& strip, T* p, size_t count) {
 #if HWY_TARGET <= HWY_AVX3
   if constexpr (kStripVectors<T> == 1) {
     hn::BlendedStore(strip.v[0].part[0], hn::FirstN(TagF32(), count), TagF32(), p);
   } else {
     alignas(64) T buffer[kStrip<T>];
-    store_strip_of_numbers(strip, buffer, false);
+    store_clean_strip(strip, buffer, false);
     const hn::Repartition<uint16_t, TagU32> d16;
     hn::BlendedStore(hn::Load(d16, reinterpret_cast<const uint16_t*>(buffer)),
                      hn::FirstN(d16, count), d16, reinterpret_cast<uint16_t*>(p));
   }
 #else
   alignas(64) T buffer[kStrip<T>];
-  store_strip_of_numbers(strip, buffer, false);
+  store_clean_strip(strip, buffer, false);
   std::memcpy(static_cast<void*>(p), buffer, count * sizeof(T));
 #endif
 }

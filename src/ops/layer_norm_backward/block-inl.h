@@ -308,8 +308,7 @@ HWY_INLINE void visit_rows(const Rows<T>& rows, size_t first, const float* gamma
       }
       if constexpr (kPlain) {
         T* to = static_cast<T*>(dx_row[r]) + at;
-        whole ? store_strip_of_numbers<T>(dx, to, streaming)
-              : store_first_of_numbers<T>(dx, to, count);
+        whole ? store_clean_strip<T>(dx, to, streaming) : store_clean_first<T>(dx, to, count);
       } else if (store.dtype != ACL_DT_UNDEFINED) {
         store.put<T>(dx_row[r], at, count, dx);
       }

@@ -46,7 +46,7 @@ constexpr int64_t kTile = 512;
 constexpr int64_t kFinishColumns = 256;
 
 // Bytes of dx gathered before whole lines are written, where rows are not whole lines.
-constexpr size_t kStageBytes = size_t{64} << 10;
+constexpr size_t kDxStageBytes = size_t{64} << 10;
 
 // One run as the kernels see it: addresses, row offsets, sizes in elements.
 struct Job {
@@ -152,7 +152,7 @@ void locate(const Job& job, int64_t row, size_t count, Rows<T>& rows) {
 
 // Where dx is not streamed row by row although it should be, it may go through a stage.
 template <class T>
-using DxStage = Stage<T, kStageBytes>;
+using DxStage = Stage<T, kDxStageBytes>;
 
 // Second visit of a group of rows: columns [begin, end), a tile at a time, so that its chains stay
 // in L1 and every row is read and written in runs long enough for the memory's pages.
@@ -203,8 +203,8 @@ void slab(const Job& job, int64_t index) {
   }
   const bool dense = job.dx_rows.uniform() && job.dx_rows.stride() == cols;
   const bool staged = job.streaming && dense && job.problem.dx.dtype == job.problem.x.dtype &&
-                      cols * size % static_cast<int64_t>(kLine) != 0 &&
-                      kRowBlock * cols * size + int64_t{kLine} <= int64_t{kStageBytes};
+                      cols * size % static_cast<int64_t>(kLineBytes) != 0 &&
+                      kRowBlock * cols * size + int64_t{kLineBytes} <= int64_t{kDxStageBytes};
   DxStage<T> stage(job.streaming);
   Rows<T> rows;
   for (int64_t block = begin; block < end; block += kRowBlock) {

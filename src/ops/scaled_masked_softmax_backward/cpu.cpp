@@ -3,6 +3,7 @@
 // twice: row_sum() brings it from memory into L1, write_dx() finds it there. Rows of at most
 // 32 elements stay in registers instead. An output that does not fit the cache is written past
 // it in whole lines; where a row has only few of them, rows are gathered in a Stage first.
+// Long because a row has four ways through: in registers, as pairs, in lines, and gathered.
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
@@ -26,9 +27,6 @@
 #define ACLGRAD_OPS_SCALED_MASKED_SOFTMAX_BACKWARD_CPU_SHARED_
 namespace aclgrad::scaled_masked_softmax_backward {
 namespace {
-
-// Bytes of a Stage, which shares L1 with two rows.
-constexpr size_t kStageBytes = 8192;
 
 // A row that begins and ends within a line costs a reading of the line it shares with the next one:
 // too much if it has fewer lines than this.
@@ -287,15 +285,11 @@ HWY_INLINE void write32(const Row<bfloat16_t>& row, size_t at, const Terms& term
 #endif
 }
 
-// Rows of dx that follow each other in memory.
-template <class T>
-using DxStage = Stage<T, kStageBytes>;
-
 // A row of at most 16 V elements, V = 1 or 2, that stays in registers between its two visits. The
 // second vector ends with the row and counts what the first one left out. kWhole: sixteen elements
 // may be read, always so when V = 2.
 template <class T, size_t V, bool kWhole>
-HWY_INLINE void small_row(const Job& job, const Row<T>& row, DxStage<T>* stage) {
+HWY_INLINE void small_row(const Job& job, const Row<T>& row, Stage<T>* stage) {
   const size_t cols = job.cols;
   const size_t at[2] = {0, V == 1 ? 0 : cols - kLanes};
   F32x16 dy[V], y[V];
@@ -341,7 +335,7 @@ HWY_INLINE void small_row(const Job& job, const Row<T>& row, DxStage<T>* stage) 
 }
 
 template <class T>
-void small_run(const Job& job, const Row<T>& first, const Steps& steps, DxStage<T>* stage) {
+void small_run(const Job& job, const Row<T>& first, const Steps& steps, Stage<T>* stage) {
   if (job.cols > kLanes) {
     for (int64_t r = 0; r < steps.count; ++r) {
       small_row<T, 2, true>(job, first.moved(steps, r), stage);
@@ -367,7 +361,7 @@ void small_run(const Job& job, const Row<T>& first, const Steps& steps, DxStage<
 template <class T>
 HWY_INLINE void store_part(const F32x16& v, size_t begin, size_t end, T* to) {
   // Not by a masked store: on Zen 4 that made rows of 197 four times slower.
-  alignas(kLine) T buffer[kLanes];
+  alignas(kLineBytes) T buffer[kLanes];
   store16(v, buffer);
   std::memcpy(static_cast<void*>(to + begin), buffer + begin, (end - begin) * sizeof(T));
 }
@@ -377,7 +371,7 @@ HWY_INLINE void store_part(const F32x16& v, size_t begin, size_t end, T* to) {
 template <bool kStream, class T>
 HWY_INLINE size_t write_vectors(const Row<T>& row, size_t at, size_t cols, const Terms& terms,
                                 bool clean, T* to) {
-  constexpr size_t kLineElements = kLine / sizeof(T);
+  constexpr size_t kLineElements = kLineBytes / sizeof(T);
   if (clean) {
     for (; at + 2 * kLanes <= cols; at += 2 * kLanes) {
       for (size_t line = 0; line < 2 * kLanes; line += kLineElements) {
@@ -409,7 +403,7 @@ void write_dx(Row<T> row, size_t cols, Terms terms, bool clean, T* to) {
 // are stored to the byte: a line that is on its way to memory should not be touched again.
 template <class T>
 void stream_dx(Row<T> row, size_t cols, Terms terms, bool clean) {
-  constexpr size_t kLineElements = kLine / sizeof(T);
+  constexpr size_t kLineElements = kLineBytes / sizeof(T);
   const F32x16 last = dx16(row, cols - kLanes, terms);
   const size_t over = reinterpret_cast<uintptr_t>(row.dx) / sizeof(T) % kLineElements;
   const size_t before = over == 0 ? 0 : kLineElements - over;
@@ -438,7 +432,7 @@ Summed first_visit(const Job& job, const Row<T>& row) {
 }
 
 template <class T>
-void long_run(const Job& job, const Row<T>& first, const Steps& steps, DxStage<T>* stage) {
+void long_run(const Job& job, const Row<T>& first, const Steps& steps, Stage<T>* stage) {
   const size_t row_bytes = job.cols * sizeof(T);
   const int64_t lag = 2 * row_bytes <= kAheadBytes ? 1 : 0;
   Summed summed[2];
@@ -453,7 +447,7 @@ void long_run(const Job& job, const Row<T>& first, const Steps& steps, DxStage<T
     const bool clean = job.clean && std::isfinite(now.sum);
     if (stage != nullptr) {
       write_dx(row, job.cols, terms, clean, stage->room(row.dx, job.cols));
-    } else if (job.streaming && row_bytes >= kFewLines * kLine) {
+    } else if (job.streaming && row_bytes >= kFewLines * kLineBytes) {
       stream_dx(row, job.cols, terms, clean);
     } else {
       write_dx(row, job.cols, terms, clean, row.dx);
@@ -467,10 +461,10 @@ void block(const Job& job, int64_t index) {
   const Row<T> first = locate<T>(job, index, nest);
   const Steps& run = nest.loops[2];
   const bool is_small = job.cols <= 2 * kLanes;
-  const bool few_lines = job.cols * sizeof(T) < kFewLines * kLine;
+  const bool few_lines = job.cols * sizeof(T) < kFewLines * kLineBytes;
   const bool dense = run.count == 1 || run.dx == static_cast<int64_t>(job.cols);
   const bool staged = dense && (job.streaming ? is_small || few_lines : job.cols < kLanes);
-  DxStage<T> stage(job.streaming);
+  Stage<T> stage(job.streaming);
   for (int64_t i = 0; i < nest.loops[0].count; ++i) {
     for (int64_t j = 0; j < nest.loops[1].count; ++j) {
       const Row<T> row = first.moved(nest.loops[0], i).moved(nest.loops[1], j);

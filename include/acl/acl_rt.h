@@ -171,8 +171,8 @@ typedef void (*aclrtCallback)(void* userData);
 /**
  * Starts the use of the library. Optional: all other functions work without it.
  *
- * @param configPath  null, or the path of a file; the contents are not read.
- * @return 0; 100002 already initialised (harmless); 100003 no such file.
+ * @param configPath  null, empty, or the path of a file; the contents are not read.
+ * @return 0; 100002 already initialised (harmless); 100003 no such file, or a directory.
  */
 ACL_FUNC_VISIBILITY aclError aclInit(const char* configPath);
 
@@ -187,7 +187,7 @@ ACL_FUNC_VISIBILITY aclError aclFinalize(void);
  * Takes back one aclInit.
  *
  * @param refCount  receives how many are left; at 0 the library is finalised. Null is allowed.
- * @return 0; 100037 already finalised.
+ * @return 0, also before any aclInit; 100037 already finalised.
  */
 ACL_FUNC_VISIBILITY aclError aclFinalizeReference(uint64_t* refCount);
 
@@ -260,14 +260,16 @@ ACL_FUNC_VISIBILITY aclError aclrtGetDevice(int32_t* deviceId);
  * Takes back one aclrtSetDevice. At zero: waits for the device's work, then releases the default
  * context with all its streams. Allocations live on until they are freed.
  *
- * @return 0; 107001 no such device; 107000 more resets than sets.
+ * @return 0; 107001 no such device; 107000 more resets than sets, or the last one in a blocking
+ *         callback of one of the device's streams.
  */
 ACL_FUNC_VISIBILITY aclError aclrtResetDevice(int32_t deviceId);
 
 /**
  * Waits until all work of the current device is done.
  *
- * @return 0; 107002 no current context; 507015 a data error of the work, reported once.
+ * @return 0; 107002 no current context; 507015 a data error of the work, reported once; 107000
+ *         called in a blocking callback of one of the device's streams.
  */
 ACL_FUNC_VISIBILITY aclError aclrtSynchronizeDevice(void);
 
@@ -307,8 +309,7 @@ ACL_FUNC_VISIBILITY aclError aclrtDeviceCanAccessPeer(int32_t* canAccessPeer, in
  * Lets the current device read another's memory.
  *
  * @param flags  0.
- * @return 0; 107001 no such device; 107002 no current context; 200006 the two cannot reach each
- *         other.
+ * @return 0; 107001 no such device; 107000 flags is not 0, or the peer is the device itself.
  */
 ACL_FUNC_VISIBILITY aclError aclrtDeviceEnablePeerAccess(int32_t peerDeviceId, uint32_t flags);
 
@@ -325,7 +326,8 @@ ACL_FUNC_VISIBILITY aclError aclrtCreateContext(aclrtContext* context, int32_t d
 /**
  * Waits for the work of a context's streams and destroys it.
  *
- * @return 0; 100000 context null; 107002 context dead.
+ * @return 0; 100000 context null; 107002 context dead; 107000 a device's default context, or called
+ *         in a blocking callback of one of its streams; 507015 a data error nobody was told of yet.
  */
 ACL_FUNC_VISIBILITY aclError aclrtDestroyContext(aclrtContext context);
 
@@ -438,7 +440,8 @@ ACL_FUNC_VISIBILITY aclError aclrtMemcpy(void* dst, size_t destMax, const void* 
  * done.
  *
  * @param stream  the stream, null allowed; the other parameters are those of aclrtMemcpy.
- * @return as aclrtMemcpy; 107003 stream dead; 107002 stream null and no current context.
+ * @return as aclrtMemcpy; 107003 stream dead; 107002 stream null and no current context; 107000 it
+ *         would wait in a blocking callback of its own stream.
  */
 ACL_FUNC_VISIBILITY aclError aclrtMemcpyAsync(void* dst, size_t destMax, const void* src,
                                               size_t count, aclrtMemcpyKind kind,
@@ -471,7 +474,7 @@ ACL_FUNC_VISIBILITY aclError aclrtMemsetAsync(void* devPtr, size_t maxCount, int
  * @param attr   kind of memory; all kinds answer alike.
  * @param free   receives the free bytes.
  * @param total  receives all bytes.
- * @return 0; 100000 a pointer is null or attr unknown; 107002 no current context.
+ * @return 0; 100000 a pointer is null or attr unknown.
  */
 ACL_FUNC_VISIBILITY aclError aclrtGetMemInfo(aclrtMemAttr attr, size_t* free, size_t* total);
 
@@ -489,6 +492,7 @@ ACL_FUNC_VISIBILITY aclError aclrtCreateStream(aclrtStream* stream);
  *
  * @param priority  advisory.
  * @param flag      any combination of the ACL_STREAM_ flags; advisory.
+ * @return as aclrtCreateStream; 107000 an unknown flag.
  */
 ACL_FUNC_VISIBILITY aclError aclrtCreateStreamWithConfig(aclrtStream* stream, uint32_t priority,
                                                          uint32_t flag);
@@ -496,8 +500,9 @@ ACL_FUNC_VISIBILITY aclError aclrtCreateStreamWithConfig(aclrtStream* stream, ui
 /**
  * Waits for a stream's work and destroys it.
  *
- * @return 0; 100000 stream null; 107003 stream dead; 507015 a data error nobody was told of yet:
- *         the stream is destroyed all the same.
+ * @return 0; 100000 stream null; 107003 stream dead, or a context's default stream; 107000 called
+ *         in a blocking callback of the stream; 507015 a data error nobody was told of yet: the
+ *         stream is destroyed all the same.
  */
 ACL_FUNC_VISIBILITY aclError aclrtDestroyStream(aclrtStream stream);
 
@@ -509,7 +514,7 @@ ACL_FUNC_VISIBILITY aclError aclrtDestroyStreamForce(aclrtStream stream);
  *
  * @param stream  the stream, null allowed.
  * @return 0; 107003 stream dead; 107002 stream null and no current context; 507015 a data error of
- *         the work, reported once.
+ *         the work, reported once; 107000 called in a blocking callback of the stream.
  */
 ACL_FUNC_VISIBILITY aclError aclrtSynchronizeStream(aclrtStream stream);
 
@@ -553,14 +558,15 @@ ACL_FUNC_VISIBILITY aclError aclrtStreamWaitEvent(aclrtStream stream, aclrtEvent
  *
  * @param threadId  the thread, as pthread_self gives it.
  * @param stream    the stream, null allowed.
- * @return 0; 107003 stream dead; 107002 stream null and no current context.
+ * @return 0; 107011 the stream has a subscriber; 107003 stream dead; 107002 stream null and no
+ *         current context.
  */
 ACL_FUNC_VISIBILITY aclError aclrtSubscribeReport(uint64_t threadId, aclrtStream stream);
 
 /**
  * Takes back aclrtSubscribeReport.
  *
- * @return 0; 107012 that thread is not subscribed to the stream; stream as above.
+ * @return 0; 107012 another thread is subscribed to the stream; 107015 none is; stream as above.
  */
 ACL_FUNC_VISIBILITY aclError aclrtUnSubscribeReport(uint64_t threadId, aclrtStream stream);
 
@@ -595,7 +601,12 @@ ACL_FUNC_VISIBILITY aclError aclrtLaunchCallback(aclrtCallback fn, void* userDat
  */
 ACL_FUNC_VISIBILITY aclError aclrtCreateEvent(aclrtEvent* event);
 
-/** As aclrtCreateEvent; flag is a combination of the ACL_EVENT_ flags, advisory. */
+/**
+ * As aclrtCreateEvent.
+ *
+ * @param flag  any combination of the ACL_EVENT_ flags; advisory.
+ * @return as aclrtCreateEvent; 107000 an unknown flag.
+ */
 ACL_FUNC_VISIBILITY aclError aclrtCreateEventWithFlag(aclrtEvent* event, uint32_t flag);
 
 /** As aclrtCreateEventWithFlag. */
@@ -623,8 +634,9 @@ ACL_FUNC_VISIBILITY aclError aclrtResetEvent(aclrtEvent event, aclrtStream strea
 /**
  * Waits until an event's latest record is complete; one never recorded is.
  *
- * @return 0; 100000 event null; 107000 event dead; 507015 a data error of the work before the
- *         record, reported once.
+ * @return 0; 100000 event null; 107000 event dead, or called in a blocking callback of the stream
+ *         that the record waits on; 507015 a data error of the work before the record, reported
+ * once.
  */
 ACL_FUNC_VISIBILITY aclError aclrtSynchronizeEvent(aclrtEvent event);
 
@@ -654,7 +666,7 @@ ACL_FUNC_VISIBILITY aclError aclrtQueryEventWaitStatus(aclrtEvent event,
  * @param startEvent  the first event.
  * @param endEvent    the second event.
  * @return 0; 100000 a pointer is null; 107000 event dead; 107006 an event is not recorded or not
- *         complete.
+ *         complete; 107007 endEvent was complete before startEvent.
  */
 ACL_FUNC_VISIBILITY aclError aclrtEventElapsedTime(float* ms, aclrtEvent startEvent,
                                                    aclrtEvent endEvent);

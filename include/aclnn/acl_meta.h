@@ -6,8 +6,8 @@
  *
  * All objects are opaque handles. A handle that is dead, foreign or of another kind is refused
  * with 161002 and a message, whatever thread passes it; it is never dereferenced. Creating
- * functions return null and leave a message when they fail; with 200000 in the message where the
- * library's own objects find no memory.
+ * functions return null and leave a message when they fail; it says so when the library's own
+ * objects find no memory.
  *
  * Source: aclnn basic interface pages of the CANN operator reference ("public interfaces",
  * aclCreateTensor and following).

@@ -47,7 +47,7 @@ Status guarded(const char* function, Status out_of_memory, Body&& body) noexcept
   try {
     return body();
   } catch (const std::bad_alloc&) {
-    return aclgrad_fail(out_of_memory, "%s: out of memory", function);
+    return aclgrad_fail(out_of_memory, "%s: out of memory (%d)", function, int{out_of_memory});
   } catch (...) {
     return aclgrad_fail(ACL_ERROR_INTERNAL_ERROR, "%s: unexpected internal error", function);
   }

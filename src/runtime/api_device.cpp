@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The C boundary: devices and contexts.
+#include <span>
 #include <utility>
 
 #include "acl/acl.h"
@@ -31,6 +32,16 @@ Status check_context(const char* function, aclrtContext context) {
               context, handle::describe(context, Kind::kContext));
 }
 
+// What waits for a stream in a blocking callback of that stream would wait for itself.
+Status check_none_held(const char* function, std::span<const streams::Listed> listed) {
+  for (const streams::Listed& each : listed) {
+    const Status status =
+        callbacks::check_not_held(function, *each.stream, ACL_ERROR_RT_PARAM_INVALID);
+    if (status != kOk) return status;
+  }
+  return kOk;
+}
+
 Status synchronize_device(const char* function, int32_t timeout) {
   if (timeout < -1) {
     return fail(ACL_ERROR_RT_PARAM_INVALID,
@@ -45,12 +56,7 @@ Status synchronize_device(const char* function, int32_t timeout) {
   for (streams::Listed& listed : streams::of_device(context->device)) {
     const uint64_t last = listed.stream->enqueued();
     if (listed.stream->completed() < last) {
-      if (callbacks::holds(listed.stream.get())) {
-        return fail(ACL_ERROR_RT_PARAM_INVALID,
-                    "%s: called in a blocking callback of one of the device's streams, it would "
-                    "wait for itself",
-                    function);
-      }
+      if (const Status status = check_none_held(function, {&listed, 1})) return status;
       if (!targets.empty()) listed.stream->hurry();
     }
     targets.emplace_back(std::move(listed), last);
@@ -71,6 +77,9 @@ Status synchronize_device(const char* function, int32_t timeout) {
 Status reset_device(int32_t device) {
   constexpr const char* kName = "aclrtResetDevice";
   if (const Status status = check_device(kName, "deviceId", device)) return status;
+  if (contexts::device_references() == 1) {
+    if (const Status status = check_none_held(kName, streams::of_device(device))) return status;
+  }
   aclrtContext context = nullptr;
   switch (contexts::release_device(device, context)) {
     case contexts::Release::kNotSet:
@@ -113,6 +122,7 @@ Status destroy_context(aclrtContext context) {
                   kName, context);
     }
   }
+  if (const Status status = check_none_held(kName, streams::of_context(context))) return status;
   DataErrorList errors;
   if (!contexts::destroy(context, errors)) return check_context(kName, context);
   return report_errors(kName, std::move(errors));

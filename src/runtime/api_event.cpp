@@ -59,10 +59,9 @@ Status synchronize_event(aclrtEvent handle) {
   }
   if (point == nullptr) return kOk;
   Stream& stream = *point->stream;
-  if (!point->complete() && callbacks::holds(&stream)) {
-    return fail(ACL_ERROR_RT_PARAM_INVALID,
-                "%s: called in a blocking callback of the event's stream, it would wait for itself",
-                kName);
+  if (!point->complete()) {
+    const Status status = callbacks::check_not_held(kName, stream, ACL_ERROR_RT_PARAM_INVALID);
+    if (status != kOk) return status;
   }
   stream.wait(point->sequence, Deadline::never(), true);
   return report_errors(kName, stream.take_errors(point->sequence));
@@ -93,11 +92,9 @@ Status query_waits(aclrtEvent handle, aclrtEventWaitStatus* status) {
 }
 
 // When the event's record ran on its stream.
-Status timestamp(const char* function, const char* name, aclrtEvent handle, int64_t& nanoseconds) {
-  Status refusal = kOk;
-  const EventTable::Pin event = events::resolve(function, name, handle, refusal);
-  if (!event) return refusal;
-  const std::shared_ptr<RecordPoint> point = event->state->latest();
+Status timestamp(const char* function, const char* name, const EventState& event,
+                 int64_t& nanoseconds) {
+  const std::shared_ptr<RecordPoint> point = event.latest();
   const bool complete = point != nullptr && point->complete();
   nanoseconds = complete ? point->nanoseconds.load(std::memory_order_acquire) : 0;
   if (nanoseconds != 0) return kOk;
@@ -109,10 +106,15 @@ Status elapsed(float* ms, aclrtEvent start, aclrtEvent end) {
   constexpr const char* kName = "aclrtEventElapsedTime";
   constexpr double kNanosecondsPerMillisecond = 1e6;
   if (ms == nullptr) return null_parameter(kName, "ms");
+  Status refusal = kOk;
+  const EventTable::Pin first = events::resolve(kName, "startEvent", start, refusal);
+  if (!first) return refusal;
+  const EventTable::Pin second = events::resolve(kName, "endEvent", end, refusal);
+  if (!second) return refusal;
   int64_t from = 0;
   int64_t to = 0;
-  if (const Status status = timestamp(kName, "startEvent", start, from)) return status;
-  if (const Status status = timestamp(kName, "endEvent", end, to)) return status;
+  if (const Status status = timestamp(kName, "startEvent", *first->state, from)) return status;
+  if (const Status status = timestamp(kName, "endEvent", *second->state, to)) return status;
   if (to < from) {
     return fail(ACL_ERROR_RT_EVENT_TIMESTAMP_REVERSAL,
                 "%s: endEvent ran %lld ns before startEvent, expected it after", kName,
@@ -199,8 +201,11 @@ aclError aclrtEventGetTimestamp(aclrtEvent event, uint64_t* timestamp_out) {
   constexpr int64_t kNanosecondsPerMicrosecond = 1000;
   return guarded(kName, ACL_ERROR_BAD_ALLOC, [&] {
     if (timestamp_out == nullptr) return null_parameter(kName, "timestamp");
+    Status refusal = kOk;
+    const EventTable::Pin pin = events::resolve(kName, "event", event, refusal);
+    if (!pin) return refusal;
     int64_t nanoseconds = 0;
-    if (const Status status = timestamp(kName, "event", event, nanoseconds)) return status;
+    if (const Status status = timestamp(kName, "event", *pin->state, nanoseconds)) return status;
     *timestamp_out = static_cast<uint64_t>(nanoseconds / kNanosecondsPerMicrosecond);
     return kOk;
   });

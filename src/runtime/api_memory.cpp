@@ -6,6 +6,7 @@
 #include "base/handle_table.h"
 #include "base/status.h"
 #include "runtime/backend.h"
+#include "runtime/callback.h"
 #include "runtime/context.h"
 #include "runtime/memory.h"
 #include "runtime/stream_registry.h"
@@ -151,6 +152,10 @@ Status queue(const char* function, aclrtStream handle, Work* work, bool await) {
   const StreamTable::Pin pin =
       streams::resolve(function, handle, ACL_ERROR_RT_STREAM_CONTEXT, refusal);
   if (!pin) return refusal;
+  if (await) {
+    refusal = callbacks::check_not_held(function, *pin->stream, ACL_ERROR_RT_PARAM_INVALID);
+    if (refusal != kOk) return refusal;
+  }
   const uint64_t sequence = pin->stream->enqueue(owned.release());
   if (sequence == 0 ||
       (await && pin->stream->wait(sequence, Deadline::never(), true) == Wait::kAbandoned)) {

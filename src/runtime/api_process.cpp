@@ -43,11 +43,13 @@ Status repeated_finalize(const char* function) {
 }
 
 Status init(const char* config_path) {
-  struct stat file {};
-  // The contents are for other devices' tools.
-  if (config_path != nullptr && *config_path != '\0' && ::stat(config_path, &file) != 0) {
-    return fail(ACL_ERROR_INVALID_FILE, "aclInit: configPath is \"%s\", expected an existing file",
-                config_path);
+  // The contents are for other devices' tools. An empty path stands for none.
+  if (config_path != nullptr && *config_path != '\0') {
+    struct stat file {};
+    if (::stat(config_path, &file) != 0 || S_ISDIR(file.st_mode)) {
+      return fail(ACL_ERROR_INVALID_FILE,
+                  "aclInit: configPath is \"%s\", expected an existing file", config_path);
+    }
   }
   settings();
   const std::lock_guard lock(init_mutex);
@@ -69,7 +71,7 @@ Status finalize_reference(uint64_t* count) {
   const std::lock_guard lock(init_mutex);
   if (init_count == 0) {
     if (count != nullptr) *count = 0;
-    return repeated_finalize("aclFinalizeReference");
+    return finalized ? repeated_finalize("aclFinalizeReference") : kOk;
   }
   finalized = --init_count == 0;
   if (count != nullptr) *count = init_count;

@@ -42,12 +42,8 @@ Status create_stream(const char* function, aclrtStream* stream) {
   return kOk;
 }
 
-// What waits for a stream in a blocking callback of that stream would wait for itself.
 Status check_not_held(const char* function, const Stream& stream) {
-  if (!callbacks::holds(&stream)) return kOk;
-  return fail(ACL_ERROR_RT_PARAM_INVALID,
-              "%s: called in a blocking callback of the same stream, it would wait for itself",
-              function);
+  return callbacks::check_not_held(function, stream, ACL_ERROR_RT_PARAM_INVALID);
 }
 
 Status destroy_stream(const char* function, aclrtStream handle, bool abandon) {

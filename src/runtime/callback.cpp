@@ -249,6 +249,14 @@ void end(const std::shared_ptr<Subscription>& subscription) noexcept {
 
 bool holds(const Stream* stream) noexcept { return held_here != nullptr && held_here == stream; }
 
+Status check_not_held(const char* function, const Stream& stream, Status status) {
+  if (!holds(&stream)) return kOk;
+  return fail(status,
+              "%s: called in a blocking callback of a stream that it waits for, it would wait for "
+              "itself",
+              function);
+}
+
 void interrupt_all() noexcept {
   const std::lock_guard lock(mailboxes_mutex);
   for (auto& [thread, mailbox] : mailboxes()) {

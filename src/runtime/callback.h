@@ -28,6 +28,8 @@ void end(const std::shared_ptr<Subscription>& subscription) noexcept;
 // True on a thread that runs a blocking callback of this stream: waiting for the stream there would
 // wait for itself.
 bool holds(const Stream* stream) noexcept;
+// Refuses that with `status`.
+Status check_not_held(const char* function, const Stream& stream, Status status);
 
 // Process exit.
 void interrupt_all() noexcept;

@@ -11,7 +11,7 @@ constinit thread_local aclrtContext current_context = nullptr;
 
 // The one device's default context.
 constinit std::mutex device_mutex;
-constinit uint64_t device_references = 0;
+constinit uint64_t references = 0;
 constinit aclrtContext default_context_handle = nullptr;
 
 }  // namespace
@@ -64,14 +64,19 @@ ContextTable::Pin require_current(const char* function, Status& refusal) {
 void retain_device(int32_t device) {
   const std::lock_guard lock(device_mutex);
   if (default_context_handle == nullptr) default_context_handle = create(device, true);
-  ++device_references;
+  ++references;
   current_context = default_context_handle;
+}
+
+uint64_t device_references() noexcept {
+  const std::lock_guard lock(device_mutex);
+  return references;
 }
 
 Release release_device(int32_t, aclrtContext& default_context) {
   const std::lock_guard lock(device_mutex);
-  if (device_references == 0) return Release::kNotSet;
-  if (--device_references > 0) return Release::kStillSet;
+  if (references == 0) return Release::kNotSet;
+  if (--references > 0) return Release::kStillSet;
   default_context = default_context_handle;
   default_context_handle = nullptr;
   return Release::kLast;

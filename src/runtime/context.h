@@ -69,6 +69,8 @@ ContextTable::Pin require_current(const char* function, Status& refusal);
 // Reference counts of the device's default context. `retain` makes it current.
 void retain_device(int32_t device);
 enum class Release : uint8_t { kNotSet, kStillSet, kLast };
+// How often retain_device() was called and not taken back.
+uint64_t device_references() noexcept;
 Release release_device(int32_t device, aclrtContext& default_context);
 
 }  // namespace contexts

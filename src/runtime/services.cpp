@@ -4,6 +4,7 @@
 #include <memory>
 #include <utility>
 
+#include "runtime/callback.h"
 #include "runtime/memory.h"
 #include "runtime/settings.h"
 #include "runtime/stream_registry.h"
@@ -36,6 +37,9 @@ Status refuse_ended(const char* function) {
 }
 
 Status run_blocking(const char* function, Stream& stream, std::unique_ptr<Work> work) {
+  if (const Status status = callbacks::check_not_held(function, stream, kRuntimeError)) {
+    return status;
+  }
   auto errors = std::make_shared<TaskErrors>();
   auto blocking = std::make_unique<BlockingWork>(std::move(work), errors);
   const uint64_t sequence = stream.enqueue(blocking.release());

@@ -7,6 +7,7 @@
 #include "aclnnop/aclnn_grouped_bias_add_grad.h"
 #include "aclnnop/aclnn_layer_norm_backward.h"
 #include "aclnnop/aclnn_nsa_compress_grad.h"
+#include "aclnnop/aclnn_scaled_masked_softmax.h"
 #include "aclnnop/aclnn_scaled_masked_softmax_backward.h"
 
 namespace aclgrad::test {
@@ -95,6 +96,22 @@ SmallProblem scaled_masked_softmax_backward(Arrangement a) {
   return p;
 }
 
+SmallProblem scaled_masked_softmax(Arrangement a) {
+  SmallProblem p;
+  p.function = "aclnnScaledMaskedSoftmax";
+  p.folder = "scaled_masked_softmax";
+  p.parameters = {in("x"), in("mask"), out("y")};
+  p.tensors = {tensor({2, 3, 5, 24}, ACL_FLOAT, a), tensor({2, 1, 5, 24}, ACL_BOOL),
+               tensor({2, 3, 5, 24}, ACL_FLOAT, a)};
+  p.tensors[1]->fill_integers(9, 0, 1);
+  p.plan_with = [](const Handles& t, uint64_t* size, aclOpExecutor** executor) {
+    return aclnnScaledMaskedSoftmaxGetWorkspaceSize(t[0], t[1], 0.25, false, writable(t[2]), size,
+                                                    executor);
+  };
+  p.execute = aclnnScaledMaskedSoftmax;
+  return p;
+}
+
 SmallProblem grouped_bias_add_grad(Arrangement a) {
   SmallProblem p;
   p.function = "aclnnGroupedBiasAddGrad";
@@ -145,7 +162,8 @@ SmallProblem nsa_compress_grad(Arrangement a) {
 using Make = SmallProblem (*)(Arrangement);
 constexpr Make kRows[kSmallProblems] = {
     layer_norm_backward,   embedding_dense_backward,       scaled_masked_softmax_backward,
-    grouped_bias_add_grad, grouped_bias_add_grad_by_sizes, nsa_compress_grad};
+    grouped_bias_add_grad, grouped_bias_add_grad_by_sizes, nsa_compress_grad,
+    scaled_masked_softmax};
 
 }  // namespace
 

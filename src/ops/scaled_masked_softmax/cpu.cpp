@@ -1,0 +1,453 @@
+// SPDX-License-Identifier: Apache-2.0
+// ScaledMaskedSoftmax on the CPU: one parallel pass over blocks of rows. A row is read from memory
+// and from its mask once, into a buffer in L1, which then goes through exp() and division; the next
+// row is prefetched meanwhile. An output that does not fit the cache is written past it in whole
+// lines; where rows do not begin and end with lines, they are gathered in a Stage first.
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstring>
+#include <limits>
+#include <type_traits>
+
+#include "base/checked.h"
+#include "base/half.h"
+#include "kernels/cpu/cache.h"
+#include "kernels/cpu/lane_count.h"
+#include "kernels/cpu/parallel.h"
+#include "ops/scaled_masked_softmax/problem.h"
+#include "ops/scaled_masked_softmax/tree.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "ops/scaled_masked_softmax/cpu.cpp"
+#include <hwy/foreach_target.h>
+
+#include "kernels/cpu/exp-inl.h"
+#include "kernels/cpu/lanes-inl.h"
+#include "kernels/cpu/pairs-inl.h"
+#include "kernels/cpu/stage-inl.h"
+#include "kernels/cpu/sums-inl.h"
+
+#ifndef ACLGRAD_OPS_SCALED_MASKED_SOFTMAX_CPU_SHARED_
+#define ACLGRAD_OPS_SCALED_MASKED_SOFTMAX_CPU_SHARED_
+namespace aclgrad::scaled_masked_softmax {
+namespace {
+
+// One run as the kernels see it.
+struct Job {
+  const Problem& problem;
+  const Plan& plan;
+  const Addresses& at;
+  size_t cols;
+  size_t padded;       // to whole pairs
+  double factor;       // abs(scale) / log(2)
+  float sign;          // of the scale
+  bool usual;          // the factor leaves room for FP32 corrections
+  bool streaming;      // y does not fit the cache
+  bool lines_in_rows;  // all rows of y begin and end with lines
+};
+
+// Where a row lies, as offsets in elements.
+struct Offsets {
+  int64_t x = 0, mask = 0, y = 0;
+
+  void add(const Offsets& step, int64_t count) {
+    x += step.x * count;
+    mask += step.mask * count;
+    y += step.y * count;
+  }
+};
+
+// Goes through the rows of a block: rows of a head, heads of a batch, batches.
+class Walk {
+ public:
+  Walk(const Job& job, int64_t index) {
+    const Problem& problem = job.problem;
+    const Plan& plan = job.plan;
+    // Blocks of heads that share rows of the mask are neighbours.
+    const int64_t block[3] = {index / plan.head_blocks / plan.row_blocks, index % plan.head_blocks,
+                              index / plan.head_blocks % plan.row_blocks};
+    const int64_t size[3] = {plan.batches, plan.heads, plan.rows};
+    const int64_t all[3] = {problem.batches, problem.heads, problem.rows};
+    for (size_t i = 0; i < 3; ++i) {
+      step_[i] = {problem.x.strides[i], problem.mask.strides[i], problem.y.strides[i]};
+      count_[i] = std::min(size[i], all[i] - block[i] * size[i]);
+      here_.add(step_[i], block[i] * size[i]);
+    }
+  }
+  int64_t rows() const { return count_[0] * count_[1] * count_[2]; }
+  const Offsets& here() const { return here_; }
+
+  // To the next row; behind the last one it stands at the first one again.
+  void advance() {
+    for (size_t i = 3; i-- > 0;) {
+      here_.add(step_[i], 1);
+      if (++done_[i] < count_[i]) return;
+      here_.add(step_[i], -count_[i]);
+      done_[i] = 0;
+    }
+  }
+
+ private:
+  Offsets here_;
+  Offsets step_[3];
+  int64_t count_[3];
+  int64_t done_[3] = {0, 0, 0};
+};
+
+// A row's first elements, and those of the row that is to be prefetched meanwhile.
+template <class T>
+struct Row {
+  const T* x;
+  const uint8_t* mask;
+  T* y;
+  const T* ahead;
+};
+
+template <class T>
+Row<T> row_at(const Job& job, const Offsets& here, const Offsets& next) {
+  const T* x = static_cast<const T*>(job.at.x);
+  return {x + here.x, static_cast<const uint8_t*>(job.at.mask) + here.mask,
+          static_cast<T*>(job.at.y) + here.y, x + next.x};
+}
+
+// What the elements of a row are multiplied by after exp(): 1 / sum, in two parts.
+struct Quotient {
+  float high, low;
+};
+Quotient one_over(double sum) {
+  const double exact = 1.0 / sum;
+  const auto high = static_cast<float>(exact);
+  return {high, static_cast<float>(exact - static_cast<double>(high))};
+}
+
+// An unusual row's exponents, base 2, in FP64: unmasked elements get scale * x - offset, by way of
+// the difference to the largest x where that is what they are measured from.
+class Exponents {
+ public:
+  template <class T>
+  Exponents(const T* x, const uint8_t* mask, size_t cols, double scale) : scale_(scale) {
+    double top = -std::numeric_limits<double>::infinity();
+    bool any_masked = false;
+    for (size_t i = 0; i < cols; ++i) {
+      if (mask[i] != 0) {
+        any_masked = true;
+        continue;
+      }
+      const double value = static_cast<double>(to_float(x[i]));
+      const double z = scale * value;
+      has_nan_ = has_nan_ || std::isnan(z);
+      if (z >= top) {
+        top = z;
+        largest_ = value;
+      }
+    }
+    from_mask_ = any_masked && !(top > kMasked);
+  }
+  bool has_nan() const { return has_nan_; }
+  double of(double x) const {
+    return (from_mask_ ? scale_ * x - kMasked : scale_ * (x - largest_)) * kLog2OfE;
+  }
+  double of_masked() const { return from_mask_ ? 0.0 : (kMasked - scale_ * largest_) * kLog2OfE; }
+
+ private:
+  double scale_;
+  double largest_ = 0.0;
+  bool has_nan_ = false;
+  bool from_mask_ = false;
+};
+
+}  // namespace
+}  // namespace aclgrad::scaled_masked_softmax
+#endif  // shared by all instruction sets
+
+HWY_BEFORE_NAMESPACE();
+namespace aclgrad::scaled_masked_softmax {
+namespace HWY_NAMESPACE {
+namespace {
+
+using namespace aclgrad::HWY_NAMESPACE;
+
+constexpr size_t kMostCols = static_cast<size_t>(kMaxCols);
+
+// Shorter rows of y are gathered even where they stay in the cache: whole pairs are written to the
+// Stage, and what is too much is overwritten by the next row.
+constexpr size_t kShort = kPair;
+
+using aclgrad::HWY_NAMESPACE::load_pair;
+using aclgrad::HWY_NAMESPACE::store_clean_pair;
+
+// FP32 in pairs, too, in the order of FP16.
+HWY_INLINE Pair load_pair(const float* p) {
+  Pair out;
+  out.first = load16(p);
+  out.second = load16(p + kLanes);
+  return out;
+}
+
+HWY_INLINE void store_clean_pair(const Pair& pair, float* p, bool streaming) {
+  for (size_t i = 0; i < kParts; ++i) {
+    if (streaming) {
+      hn::Stream(pair.first.part[i], TagF32(), p + i * kPartLanes);
+      hn::Stream(pair.second.part[i], TagF32(), p + kLanes + i * kPartLanes);
+    } else {
+      hn::StoreU(pair.first.part[i], TagF32(), p + i * kPartLanes);
+      hn::StoreU(pair.second.part[i], TagF32(), p + kLanes + i * kPartLanes);
+    }
+  }
+}
+
+// -Inf, whose exp() is +0, where the mask's byte is not 0.
+HWY_INLINE F32x16 unless(const F32x16& v, const uint8_t* mask) {
+  const TagU32 du;
+  const hn::Rebind<uint8_t, TagF32> d8;
+  const VecF32 nothing = hn::Set(TagF32(), -std::numeric_limits<float>::infinity());
+  return each_part([&](size_t i) HWY_ATTR {
+    const VecU32 bytes = hn::PromoteTo(du, hn::LoadU(d8, mask + i * kPartLanes));
+    const auto keep = hn::RebindMask(TagF32(), hn::Eq(bytes, hn::Zero(du)));
+    return hn::IfThenElse(keep, v.part[i], nothing);
+  });
+}
+template <class T>
+HWY_INLINE Pair unless(const Pair& pair, const uint8_t* mask, const T*) {
+  Pair out;
+  out.first = unless(pair.first, mask);
+  out.second = unless(pair.second, mask + kLanes);
+  return out;
+}
+// The even elements stand in the first vector, the odd ones in the second.
+HWY_INLINE Pair unless(const Pair& pair, const uint8_t* mask, const bfloat16_t*) {
+  const TagF32 d;
+  const TagU32 du;
+  const VecF32 nothing = hn::Set(d, -std::numeric_limits<float>::infinity());
+  Pair out;
+  for (size_t i = 0; i < kParts; ++i) {
+    const auto* at = reinterpret_cast<const uint16_t*>(mask) + i * kPartLanes;
+    const VecU32 both = hn::PromoteTo(du, hn::LoadU(TagU16(), at));
+    const auto even = hn::Eq(hn::And(both, hn::Set(du, 0xFFu)), hn::Zero(du));
+    const auto odd = hn::Eq(hn::And(both, hn::Set(du, 0xFF00u)), hn::Zero(du));
+    out.first.part[i] = hn::IfThenElse(hn::RebindMask(d, even), pair.first.part[i], nothing);
+    out.second.part[i] = hn::IfThenElse(hn::RebindMask(d, odd), pair.second.part[i], nothing);
+  }
+  return out;
+}
+
+HWY_INLINE F32x16 max16(const F32x16& a, const F32x16& b) {
+  return each_part([&](size_t i) HWY_ATTR { return hn::Max(a.part[i], b.part[i]); });
+}
+HWY_INLINE VecF32 max_of_lanes(const F32x16& v) {
+  VecF32 largest = v.part[0];
+  for (size_t i = 1; i < kParts; ++i) largest = hn::Max(largest, v.part[i]);
+  return hn::MaxOfLanes(TagF32(), largest);
+}
+
+// The first visit: sign * x, or -Inf where masked, to the buffer, filled up with -Inf to whole
+// pairs. Returns the largest in all lanes; where there are NaNs it may be anything.
+template <class T>
+VecF32 load_row(const Job& job, const Row<T>& row, float* values) {
+  const F32x16 sign = set16(job.sign);
+  F32x16 first = set16(-std::numeric_limits<float>::infinity());
+  F32x16 second = first;
+  const auto take = [&](const T* x, const uint8_t* mask, float* to) HWY_ATTR {
+    Pair pair = load_pair(x);
+    pair.first = mul(pair.first, sign);
+    pair.second = mul(pair.second, sign);
+    pair = unless(pair, mask, x);
+    first = max16(first, pair.first);
+    second = max16(second, pair.second);
+    store_raw(pair.first, to);
+    store_raw(pair.second, to + kLanes);
+  };
+  size_t c = 0;
+  for (; c + kPair <= job.cols; c += kPair) take(row.x + c, row.mask + c, values + c);
+  if (c < job.cols) {
+    alignas(64) T x[kPair] = {};
+    alignas(64) uint8_t mask[kPair];
+    std::memset(mask, 1, kPair);
+    std::memcpy(static_cast<void*>(x), row.x + c, (job.cols - c) * sizeof(T));
+    std::memcpy(mask, row.mask + c, job.cols - c);
+    take(x, mask, values + c);
+  }
+  return max_of_lanes(max16(first, second));
+}
+
+// The second visit: exp() of what is in the buffer, and its sum.
+template <class T>
+double exp_row(const Job& job, VecF32 largest, const T* ahead, float* values) {
+  F32x16 highest;
+  for (size_t i = 0; i < kParts; ++i) highest.part[i] = largest;
+  const ExpTerms terms = exp_terms(job.factor, highest);
+  double sums[1];
+  row_sums<1>(job.padded, sums, [&](size_t i, size_t, F32x16(&acc)[1]) HWY_ATTR {
+    hwy::Prefetch(ahead + i * kLanes);
+    const F32x16 value = exp_below(load16(values + i * kLanes), terms);
+    store_raw(value, values + i * kLanes);
+    acc[0] = add(acc[0], value);
+  });
+  return sums[0];
+}
+
+// The same for a row whose numbers FP32 cannot tell apart, or that has NaNs, or nothing to go by.
+template <class T>
+double unusual_row(const Job& job, const Row<T>& row, float* values) {
+  if (std::memchr(row.mask, 0, job.cols) == nullptr) {
+    std::fill_n(values, job.padded, kExpGain);
+    return static_cast<double>(job.cols) * static_cast<double>(kExpGain);
+  }
+  const Exponents exponents(row.x, row.mask, job.cols, job.problem.scale);
+  if (exponents.has_nan()) return std::numeric_limits<double>::quiet_NaN();
+  const double masked = exponents.of_masked();
+  // The buffer's order is that of load_pair().
+  alignas(64) double wide[kLanes];
+  double sums[1];
+  row_sums<1>(job.padded, sums, [&](size_t i, size_t, F32x16(&acc)[1]) HWY_ATTR {
+    const size_t begin = i / 2 * kPair;
+    constexpr bool kInterleaved = std::is_same_v<T, bfloat16_t>;
+    for (size_t lane = 0; lane < kLanes; ++lane) {
+      const size_t c = begin + (kInterleaved ? 2 * lane + i % 2 : i % 2 * kLanes + lane);
+      if (c >= job.cols) {
+        wide[lane] = -std::numeric_limits<double>::infinity();
+      } else if (row.mask[c] != 0) {
+        wide[lane] = masked;
+      } else {
+        wide[lane] = exponents.of(static_cast<double>(to_float(row.x[c])));
+      }
+    }
+    const F32x16 value = exp2_below(wide);
+    store_raw(value, values + i * kLanes);
+    acc[0] = add(acc[0], value);
+  });
+  return sums[0];
+}
+
+// Thirty-two elements of y. FP32 is divided as if exactly; the other types round it away.
+template <class T>
+HWY_INLINE Pair divided(const float* values, const Quotient& by, const T*) {
+  Pair out;
+  out.first = load16(values);
+  out.second = load16(values + kLanes);
+  const F32x16 high = set16(by.high);
+  if constexpr (std::is_same_v<T, float>) {
+    const F32x16 low = set16(by.low);
+    out.first = fma(out.first, high, mul(out.first, low));
+    out.second = fma(out.second, high, mul(out.second, low));
+  } else {
+    out.first = mul(out.first, high);
+    out.second = mul(out.second, high);
+  }
+  return out;
+}
+
+// The third visit: `count` elements of the buffer to `to`, in whole pairs.
+template <class T>
+HWY_INLINE void write_pairs(const float* values, size_t count, const Quotient& by, T* to,
+                            bool streaming) {
+  for (size_t c = 0; c < count; c += kPair) {
+    store_clean_pair(divided(values + c, by, to), to + c, streaming);
+  }
+}
+
+template <class T>
+void write_row(const Job& job, const float* values, const Quotient& by, T* y, Stage<T>* stage) {
+  if (stage != nullptr) {
+    constexpr size_t kPiece = Stage<T>::kMost / kPair * kPair;
+    for (size_t c = 0; c < job.cols; c += kPiece) {
+      const size_t count = HWY_MIN(kPiece, job.cols - c);
+      write_pairs(values + c, count, by, stage->room(y + c, count), false);
+    }
+    return;
+  }
+  const size_t whole = job.cols / kPair * kPair;
+  write_pairs(values, whole, by, y, job.streaming);
+  if (whole < job.cols) {
+    alignas(64) T rest[kPair];
+    write_pairs(values + whole, kPair, by, rest, false);
+    std::memcpy(static_cast<void*>(y + whole), rest, (job.cols - whole) * sizeof(T));
+  }
+}
+
+template <class T>
+void softmax_row(const Job& job, const Row<T>& row, float* values, Stage<T>* stage) {
+  const VecF32 largest = load_row(job, row, values);
+  const float exponent = hn::GetLane(largest) * static_cast<float>(job.factor);
+  const bool usual = job.usual && exponent > kLowestUsual && exponent < kHighestUsual;
+  const double sum =
+      HWY_LIKELY(usual) ? exp_row(job, largest, row.ahead, values) : unusual_row(job, row, values);
+  Quotient by = one_over(sum);
+  if (HWY_UNLIKELY(std::isnan(sum))) {
+    std::fill_n(values, job.padded, to_float(float16_t{kCanonicalNanF16}));
+    by = {1.0f, 0.0f};
+  }
+  write_row(job, values, by, row.y, stage);
+}
+
+template <class T>
+void block(const Job& job, int64_t index) {
+  alignas(64) float values[kMostCols];
+  Stage<T> stage(job.streaming);
+  const bool staged = job.streaming ? !job.lines_in_rows : job.cols < kShort;
+  Walk walk(job, index);
+  for (int64_t left = walk.rows(); left > 0; --left) {
+    const Offsets here = walk.here();
+    walk.advance();
+    softmax_row(job, row_at<T>(job, here, walk.here()), values, staged ? &stage : nullptr);
+  }
+  stage.flush();
+  if (job.streaming) hwy::FlushStream();
+}
+
+template <class T>
+void run(const Job& job) {
+  parallel_blocks(job.plan.blocks(), [&](int64_t index) { block<T>(job, index); });
+}
+void run_f32(const Job& job) { run<float>(job); }
+void run_f16(const Job& job) { run<float16_t>(job); }
+void run_bf16(const Job& job) { run<bfloat16_t>(job); }
+
+}  // namespace
+}  // namespace HWY_NAMESPACE
+}  // namespace aclgrad::scaled_masked_softmax
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace aclgrad::scaled_masked_softmax {
+namespace {
+
+HWY_EXPORT(run_f32);
+HWY_EXPORT(run_f16);
+HWY_EXPORT(run_bf16);
+
+}  // namespace
+
+void run_cpu(const Problem& problem, const Plan& plan, const Addresses& at) {
+  const auto size = static_cast<int64_t>(dtype_size(problem.y.dtype));
+  const auto address = reinterpret_cast<uintptr_t>(at.y);
+  constexpr auto kPairElements = static_cast<int64_t>(2 * kLanes);
+  constexpr auto kLine = static_cast<int64_t>(kLineBytes);
+  bool lines = address % kLineBytes == 0 && problem.cols % kPairElements == 0;
+  for (size_t i = 0; i < 3; ++i) lines = lines && problem.y.strides[i] * size % kLine == 0;
+  const double factor = std::abs(problem.scale) * kLog2OfE;
+  // A client's memory may be aligned to less than an element; such lines cannot be streamed.
+  const bool aligned = address % static_cast<uintptr_t>(size) == 0;
+  const Job job{problem,
+                plan,
+                at,
+                static_cast<size_t>(problem.cols),
+                static_cast<size_t>(round_up(problem.cols, kPairElements)),
+                factor,
+                std::signbit(problem.scale) ? -1.0f : 1.0f,
+                factor >= kSmallestFactor && factor <= kLargestFactor,
+                aligned && outputs_should_stream(problem.y.numel() * size),
+                lines};
+  switch (problem.y.dtype) {
+    case ACL_FLOAT16:
+      return HWY_DYNAMIC_DISPATCH(run_f16)(job);
+    case ACL_BF16:
+      return HWY_DYNAMIC_DISPATCH(run_bf16)(job);
+    default:
+      return HWY_DYNAMIC_DISPATCH(run_f32)(job);
+  }
+}
+
+}  // namespace aclgrad::scaled_masked_softmax
+#endif  // HWY_ONCE

@@ -76,6 +76,8 @@ class Walk {
     }
   }
   int64_t rows() const { return count_[0] * count_[1] * count_[2]; }
+  // Rows of this head from here on.
+  int64_t rows_of_head() const { return count_[2] - done_[2]; }
   const Offsets& here() const { return here_; }
 
   // To the next row; behind the last one it stands at the first one again.
@@ -95,20 +97,18 @@ class Walk {
   int64_t done_[3] = {0, 0, 0};
 };
 
-// A row's first elements, and those of the row that is to be prefetched meanwhile.
+// A row's first elements.
 template <class T>
 struct Row {
   const T* x;
   const uint8_t* mask;
   T* y;
-  const T* ahead;
 };
 
 template <class T>
-Row<T> row_at(const Job& job, const Offsets& here, const Offsets& next) {
-  const T* x = static_cast<const T*>(job.at.x);
-  return {x + here.x, static_cast<const uint8_t*>(job.at.mask) + here.mask,
-          static_cast<T*>(job.at.y) + here.y, x + next.x};
+Row<T> row_at(const Job& job, const Offsets& here) {
+  return {static_cast<const T*>(job.at.x) + here.x,
+          static_cast<const uint8_t*>(job.at.mask) + here.mask, static_cast<T*>(job.at.y) + here.y};
 }
 
 // What the elements of a row are multiplied by after exp(): 1 / sum, in two parts.
@@ -169,10 +169,6 @@ namespace {
 using namespace aclgrad::HWY_NAMESPACE;
 
 constexpr size_t kMostCols = static_cast<size_t>(kMaxCols);
-
-// Shorter rows of y are gathered even where they stay in the cache: whole pairs are written to the
-// Stage, and what is too much is overwritten by the next row.
-constexpr size_t kShort = kPair;
 
 using aclgrad::HWY_NAMESPACE::load_pair;
 using aclgrad::HWY_NAMESPACE::store_clean_pair;
@@ -241,42 +237,72 @@ HWY_INLINE VecF32 max_of_lanes(const F32x16& v) {
   return hn::MaxOfLanes(TagF32(), largest);
 }
 
-// The first visit: sign * x, or -Inf where masked, to the buffer, filled up with -Inf to whole
-// pairs. Returns the largest in all lanes; where there are NaNs it may be anything.
+// Lanes outside [begin, end) become -Inf.
+HWY_INLINE F32x16 only(const F32x16& v, size_t begin, size_t end) {
+  const TagF32 d;
+  const VecF32 nothing = hn::Set(d, -std::numeric_limits<float>::infinity());
+  return each_part([&](size_t i) HWY_ATTR {
+    const auto below = [&](size_t lane) HWY_ATTR {
+      const size_t here = i * kPartLanes;
+      return hn::FirstN(d, lane > here ? HWY_MIN(lane - here, kPartLanes) : 0);
+    };
+    const VecF32 kept = hn::IfThenElse(below(end), v.part[i], nothing);
+    return hn::IfThenElse(below(begin), nothing, kept);
+  });
+}
+// The first `count` of thirty-two elements become -Inf.
 template <class T>
-VecF32 load_row(const Job& job, const Row<T>& row, float* values) {
+HWY_INLINE Pair without_first(const Pair& pair, size_t count, const T*) {
+  constexpr bool kInterleaved = std::is_same_v<T, bfloat16_t>;
+  Pair out;
+  out.first = only(pair.first, kInterleaved ? (count + 1) / 2 : HWY_MIN(count, kLanes), kLanes);
+  const size_t beyond = count > kLanes ? count - kLanes : 0;
+  out.second = only(pair.second, kInterleaved ? count / 2 : beyond, kLanes);
+  return out;
+}
+
+// The first visit to a row of at least thirty-two elements: sign * x, or -Inf where masked, to the
+// buffer in pairs (see tree.h). Returns the largest in all lanes; where there are NaNs it may be
+// anything.
+template <class T>
+HWY_INLINE VecF32 load_row(const Job& job, const Row<T>& row, float* values) {
   const F32x16 sign = set16(job.sign);
-  F32x16 first = set16(-std::numeric_limits<float>::infinity());
-  F32x16 second = first;
-  const auto take = [&](const T* x, const uint8_t* mask, float* to) HWY_ATTR {
-    Pair pair = load_pair(x);
+  const auto take = [&](size_t c) HWY_ATTR {
+    Pair pair = load_pair(row.x + c);
     pair.first = mul(pair.first, sign);
     pair.second = mul(pair.second, sign);
-    pair = unless(pair, mask, x);
+    return unless(pair, row.mask + c, row.x);
+  };
+  F32x16 first = set16(-std::numeric_limits<float>::infinity());
+  F32x16 second = first;
+  const auto keep = [&](const Pair& pair, float* to) HWY_ATTR {
     first = max16(first, pair.first);
     second = max16(second, pair.second);
     store_raw(pair.first, to);
     store_raw(pair.second, to + kLanes);
   };
   size_t c = 0;
-  for (; c + kPair <= job.cols; c += kPair) take(row.x + c, row.mask + c, values + c);
+  for (; c + kPair <= job.cols; c += kPair) keep(take(c), values + c);
   if (c < job.cols) {
-    alignas(64) T x[kPair] = {};
-    alignas(64) uint8_t mask[kPair];
-    std::memset(mask, 1, kPair);
-    std::memcpy(static_cast<void*>(x), row.x + c, (job.cols - c) * sizeof(T));
-    std::memcpy(mask, row.mask + c, job.cols - c);
-    take(x, mask, values + c);
+    keep(without_first(take(job.cols - kPair), c + kPair - job.cols, row.x), values + c);
   }
   return max_of_lanes(max16(first, second));
+}
+
+HWY_INLINE bool is_usual(const Job& job, VecF32 largest) {
+  const float exponent = hn::GetLane(largest) * static_cast<float>(job.factor);
+  return job.usual && exponent > kLowestUsual && exponent < kHighestUsual;
+}
+HWY_INLINE ExpTerms terms_of(const Job& job, VecF32 largest) {
+  F32x16 highest;
+  for (size_t i = 0; i < kParts; ++i) highest.part[i] = largest;
+  return exp_terms(job.factor, highest);
 }
 
 // The second visit: exp() of what is in the buffer, and its sum.
 template <class T>
 double exp_row(const Job& job, VecF32 largest, const T* ahead, float* values) {
-  F32x16 highest;
-  for (size_t i = 0; i < kParts; ++i) highest.part[i] = largest;
-  const ExpTerms terms = exp_terms(job.factor, highest);
+  const ExpTerms terms = terms_of(job, largest);
   double sums[1];
   row_sums<1>(job.padded, sums, [&](size_t i, size_t, F32x16(&acc)[1]) HWY_ATTR {
     hwy::Prefetch(ahead + i * kLanes);
@@ -287,7 +313,21 @@ double exp_row(const Job& job, VecF32 largest, const T* ahead, float* values) {
   return sums[0];
 }
 
-// The same for a row whose numbers FP32 cannot tell apart, or that has NaNs, or nothing to go by.
+// Which element stands in lane `lane` of vector i of the buffer; cols if none does.
+template <class T>
+size_t element_at(size_t cols, size_t i, size_t lane) {
+  const bool in_pairs = cols >= kPair;
+  const size_t whole = in_pairs ? cols / kPair * kPair : 0;
+  const size_t begin = i / 2 * kPair;
+  const bool is_last = in_pairs && begin == whole;
+  const bool interleaved = in_pairs && std::is_same_v<T, bfloat16_t>;
+  const size_t inside = interleaved ? 2 * lane + i % 2 : i % 2 * kLanes + lane;
+  const size_t c = is_last ? cols - kPair + inside : begin + inside;
+  return c < cols && (!is_last || c >= whole) ? c : cols;
+}
+
+// Both visits to a row whose numbers FP32 cannot tell apart, or that has NaNs, or nothing to go by.
+// Rows of less than a pair stand in order.
 template <class T>
 double unusual_row(const Job& job, const Row<T>& row, float* values) {
   if (std::memchr(row.mask, 0, job.cols) == nullptr) {
@@ -297,15 +337,12 @@ double unusual_row(const Job& job, const Row<T>& row, float* values) {
   const Exponents exponents(row.x, row.mask, job.cols, job.problem.scale);
   if (exponents.has_nan()) return std::numeric_limits<double>::quiet_NaN();
   const double masked = exponents.of_masked();
-  // The buffer's order is that of load_pair().
   alignas(64) double wide[kLanes];
   double sums[1];
   row_sums<1>(job.padded, sums, [&](size_t i, size_t, F32x16(&acc)[1]) HWY_ATTR {
-    const size_t begin = i / 2 * kPair;
-    constexpr bool kInterleaved = std::is_same_v<T, bfloat16_t>;
     for (size_t lane = 0; lane < kLanes; ++lane) {
-      const size_t c = begin + (kInterleaved ? 2 * lane + i % 2 : i % 2 * kLanes + lane);
-      if (c >= job.cols) {
+      const size_t c = element_at<T>(job.cols, i, lane);
+      if (c == job.cols) {
         wide[lane] = -std::numeric_limits<double>::infinity();
       } else if (row.mask[c] != 0) {
         wide[lane] = masked;
@@ -320,77 +357,145 @@ double unusual_row(const Job& job, const Row<T>& row, float* values) {
   return sums[0];
 }
 
-// Thirty-two elements of y. FP32 is divided as if exactly; the other types round it away.
+// What is left of a row before it is divided. In a row with a NaN all are.
 template <class T>
-HWY_INLINE Pair divided(const float* values, const Quotient& by, const T*) {
-  Pair out;
-  out.first = load16(values);
-  out.second = load16(values + kLanes);
-  const F32x16 high = set16(by.high);
-  if constexpr (std::is_same_v<T, float>) {
-    const F32x16 low = set16(by.low);
-    out.first = fma(out.first, high, mul(out.first, low));
-    out.second = fma(out.second, high, mul(out.second, low));
-  } else {
-    out.first = mul(out.first, high);
-    out.second = mul(out.second, high);
-  }
-  return out;
+HWY_INLINE Quotient finish_row(const Job& job, const Row<T>& row, VecF32 largest, const T* ahead,
+                               float* values) {
+  const double sum = HWY_LIKELY(is_usual(job, largest)) ? exp_row(job, largest, ahead, values)
+                                                        : unusual_row(job, row, values);
+  if (HWY_LIKELY(!std::isnan(sum))) return one_over(sum);
+  std::fill_n(values, job.padded, to_float(float16_t{kCanonicalNanF16}));
+  return {1.0f, 0.0f};
 }
 
-// The third visit: `count` elements of the buffer to `to`, in whole pairs.
+// Elements of y. FP32 is divided as if exactly; the other types round it away.
+template <class T>
+HWY_INLINE F32x16 divided(const F32x16& v, const Quotient& by, const T*) {
+  if constexpr (std::is_same_v<T, float>) {
+    return fma(v, set16(by.high), mul(v, set16(by.low)));
+  } else {
+    return mul(v, set16(by.high));
+  }
+}
+template <class T>
+HWY_INLINE void write_pair(const float* values, const Quotient& by, T* to, bool streaming) {
+  Pair out;
+  out.first = divided(load16(values), by, to);
+  out.second = divided(load16(values + kLanes), by, to);
+  store_clean_pair(out, to, streaming);
+}
+
+// The third visit to `count` >= 32 elements of the buffer. The last pair may overlap the one before
+// it, with nothing in what it overlaps, so it is written first.
 template <class T>
 HWY_INLINE void write_pairs(const float* values, size_t count, const Quotient& by, T* to,
                             bool streaming) {
-  for (size_t c = 0; c < count; c += kPair) {
-    store_clean_pair(divided(values + c, by, to), to + c, streaming);
-  }
+  const size_t whole = count / kPair * kPair;
+  if (whole < count) write_pair(values + whole, by, to + count - kPair, false);
+  for (size_t c = 0; c < whole; c += kPair) write_pair(values + c, by, to + c, streaming);
 }
 
 template <class T>
-void write_row(const Job& job, const float* values, const Quotient& by, T* y, Stage<T>* stage) {
-  if (stage != nullptr) {
-    constexpr size_t kPiece = Stage<T>::kMost / kPair * kPair;
-    for (size_t c = 0; c < job.cols; c += kPiece) {
-      const size_t count = HWY_MIN(kPiece, job.cols - c);
-      write_pairs(values + c, count, by, stage->room(y + c, count), false);
-    }
+HWY_INLINE void write_row(const Job& job, const float* values, const Quotient& by, T* y,
+                          Stage<T>* stage) {
+  if (stage == nullptr) {
+    write_pairs(values, job.cols, by, y, job.streaming);
     return;
   }
-  const size_t whole = job.cols / kPair * kPair;
-  write_pairs(values, whole, by, y, job.streaming);
-  if (whole < job.cols) {
-    alignas(64) T rest[kPair];
-    write_pairs(values + whole, kPair, by, rest, false);
-    std::memcpy(static_cast<void*>(y + whole), rest, (job.cols - whole) * sizeof(T));
+  // In pieces that the stage has room for, of about the same size.
+  const size_t pieces = (job.cols + Stage<T>::kMost - kPair - 1) / (Stage<T>::kMost - kPair);
+  const size_t piece = (job.padded / kPair + pieces - 1) / pieces * kPair;
+  for (size_t c = 0; c < job.cols; c += piece) {
+    const size_t count = HWY_MIN(piece, job.cols - c);
+    write_pairs(values + c, count, by, stage->room(y + c, count), false);
   }
 }
 
+// A block of rows of at least thirty-two elements. While the end of a row's sum is waited for, the
+// next row is read.
 template <class T>
-void softmax_row(const Job& job, const Row<T>& row, float* values, Stage<T>* stage) {
-  const VecF32 largest = load_row(job, row, values);
-  const float exponent = hn::GetLane(largest) * static_cast<float>(job.factor);
-  const bool usual = job.usual && exponent > kLowestUsual && exponent < kHighestUsual;
-  const double sum =
-      HWY_LIKELY(usual) ? exp_row(job, largest, row.ahead, values) : unusual_row(job, row, values);
-  Quotient by = one_over(sum);
-  if (HWY_UNLIKELY(std::isnan(sum))) {
-    std::fill_n(values, job.padded, to_float(float16_t{kCanonicalNanF16}));
-    by = {1.0f, 0.0f};
+void long_rows(const Job& job, Walk& walk, Stage<T>* stage) {
+  alignas(64) float values[2][kMostCols];
+  Row<T> row = row_at<T>(job, walk.here());
+  VecF32 largest = load_row(job, row, values[0]);
+  walk.advance();
+  const int64_t count = walk.rows();
+  for (int64_t r = 0; r < count; ++r) {
+    float* here = values[r % 2];
+    const Row<T> next = row_at<T>(job, walk.here());
+    walk.advance();
+    const Quotient by = finish_row(job, row, largest, row_at<T>(job, walk.here()).x, here);
+    if (r + 1 < count) largest = load_row(job, next, values[(r + 1) % 2]);
+    write_row(job, here, by, row.y, stage);
+    row = next;
   }
-  write_row(job, values, by, row.y, stage);
+}
+
+// A row of less than thirty-two elements, which stays in registers: V = 1 vector, or V = 2, the
+// second of which ends with the row. kWhole: sixteen elements may be read, always so when V = 2.
+template <class T, size_t V, bool kWhole>
+HWY_INLINE void small_row(const Job& job, const Row<T>& row, Stage<T>& stage) {
+  const size_t cols = job.cols;
+  const size_t last = V == 1 ? 0 : cols - kLanes;
+  const F32x16 sign = set16(job.sign);
+  alignas(16) uint8_t mask_bytes[kLanes] = {};
+  const uint8_t* mask = row.mask;
+  if constexpr (!kWhole) {
+    std::memcpy(mask_bytes, row.mask, cols);
+    mask = mask_bytes;
+  }
+  F32x16 v[V];
+  v[0] = unless(mul(kWhole ? load16(row.x) : load_first(row.x, cols), sign), mask);
+  if constexpr (V == 1) {
+    v[0] = only(v[0], 0, cols);
+  } else {
+    v[1] = only(unless(mul(load16(row.x + last), sign), mask + last), 2 * kLanes - cols, kLanes);
+  }
+  const VecF32 largest = max_of_lanes(V == 1 ? v[0] : max16(v[0], v[V - 1]));
+  double sum;
+  if (HWY_LIKELY(is_usual(job, largest))) {
+    const ExpTerms terms = terms_of(job, largest);
+    for (size_t i = 0; i < V; ++i) v[i] = exp_below(v[i], terms);
+    sum = join16(V == 1 ? v[0] : add(v[0], v[V - 1]));
+  } else {
+    alignas(64) float values[kPair];
+    sum = unusual_row(job, row, values);
+    v[0] = load16(values);
+    if constexpr (V == 2) v[1] = load16(values + last);
+  }
+  const Quotient by = one_over(sum);
+  T* to = stage.room(row.y, cols);
+  for (size_t i = V; i-- > 0;) store16(divided(v[i], by, to), to + (i == 0 ? 0 : last));
+}
+
+template <class T>
+void small_rows(const Job& job, Walk& walk, Stage<T>& stage) {
+  // Where rows follow each other without a gap, sixteen elements may be read while they lie in the
+  // head; behind it anything may lie.
+  const auto cols = static_cast<int64_t>(job.cols);
+  const bool dense = job.problem.x.strides[2] == cols && job.problem.mask.strides[2] == cols;
+  const int64_t reach = ceil_div(static_cast<int64_t>(kLanes), cols);  // rows in sixteen elements
+  for (int64_t left = walk.rows(); left > 0; --left) {
+    const Row<T> row = row_at<T>(job, walk.here());
+    if (job.cols > kLanes) {
+      small_row<T, 2, true>(job, row, stage);
+    } else if (dense && walk.rows_of_head() >= reach) {
+      small_row<T, 1, true>(job, row, stage);
+    } else {
+      small_row<T, 1, false>(job, row, stage);
+    }
+    walk.advance();
+  }
 }
 
 template <class T>
 void block(const Job& job, int64_t index) {
-  alignas(64) float values[kMostCols];
   Stage<T> stage(job.streaming);
-  const bool staged = job.streaming ? !job.lines_in_rows : job.cols < kShort;
   Walk walk(job, index);
-  for (int64_t left = walk.rows(); left > 0; --left) {
-    const Offsets here = walk.here();
-    walk.advance();
-    softmax_row(job, row_at<T>(job, here, walk.here()), values, staged ? &stage : nullptr);
+  if (job.cols < kPair) {
+    small_rows(job, walk, stage);
+  } else {
+    long_rows(job, walk, job.streaming && !job.lines_in_rows ? &stage : nullptr);
   }
   stage.flush();
   if (job.streaming) hwy::FlushStream();

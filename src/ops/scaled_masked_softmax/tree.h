@@ -2,10 +2,13 @@
 // The reduction tree of ScaledMaskedSoftmax: numbers that decide the order of additions, hence the
 // bits. A row is summed by itself, so nothing depends on how rows are cut into blocks.
 //
-//   A row is taken in pairs of vectors (kernels/cpu/pairs-inl.h; FP32 as FP16), the last one filled
-//   up with numbers whose exp() is +0. The vectors are summed by row_sums() of
-//   kernels/cpu/sums-inl.h: FP32 chains of at most kChain terms, joined in pairs, FP64 totals, the
-//   sixteen lanes joined in pairs in FP64.
+//   A row is taken in pairs of vectors (kernels/cpu/pairs-inl.h; FP32 as FP16). If cols is no
+//   multiple of 32, the last pair is the row's last 32 elements instead, and counts only those that
+//   the pairs before it left out: every load is then a whole one inside the row. The vectors are
+//   summed by row_sums() of kernels/cpu/sums-inl.h: FP32 chains of at most kChain terms, joined in
+//   pairs, FP64 totals, the sixteen lanes joined in pairs in FP64.
+//   A row of less than 32 elements is one vector, or two of which the second ends with the row;
+//   they are added, and the lanes joined as above.
 #ifndef ACLGRAD_OPS_SCALED_MASKED_SOFTMAX_TREE_H_
 #define ACLGRAD_OPS_SCALED_MASKED_SOFTMAX_TREE_H_
 

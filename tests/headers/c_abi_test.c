@@ -10,6 +10,7 @@
 #include "aclnnop/aclnn_embedding_dense_backward.h"
 #include "aclnnop/aclnn_grouped_bias_add_grad.h"
 #include "aclnnop/aclnn_layer_norm_backward.h"
+#include "aclnnop/aclnn_nsa_compress.h"
 #include "aclnnop/aclnn_nsa_compress_grad.h"
 #include "aclnnop/aclnn_scaled_masked_softmax.h"
 #include "aclnnop/aclnn_scaled_masked_softmax_backward.h"
@@ -273,6 +274,8 @@ static void call_operator_functions(void) {
   refuse(CALL(aclnnNsaCompressGradGetWorkspaceSize(NULL, NULL, NULL, NULL, 0, 0, 0, NULL, NULL,
                                                    NULL, NULL, NULL)),
          kNullPointer);
+  refuse(CALL(aclnnNsaCompressGetWorkspaceSize(NULL, NULL, NULL, NULL, 0, 0, 0, NULL, NULL, NULL)),
+         kNullPointer);
   refuse(CALL(aclnnLayerNormBackward(NULL, 0, NULL, NULL)), kNullPointer);
   refuse(CALL(aclnnEmbeddingDenseBackward(NULL, 0, NULL, NULL)), kNullPointer);
   refuse(CALL(aclnnScaledMaskedSoftmaxBackward(NULL, 0, NULL, NULL)), kNullPointer);
@@ -280,6 +283,7 @@ static void call_operator_functions(void) {
   refuse(CALL(aclnnGroupedBiasAddGrad(NULL, 0, NULL, NULL)), kNullPointer);
   refuse(CALL(aclnnGroupedBiasAddGradV2(NULL, 0, NULL, NULL)), kNullPointer);
   refuse(CALL(aclnnNsaCompressGrad(NULL, 0, NULL, NULL)), kNullPointer);
+  refuse(CALL(aclnnNsaCompress(NULL, 0, NULL, NULL)), kNullPointer);
   expect(CALL(aclnnFinalize()), 0);
   expect(CALL(aclnnFinalize()), 0);
 }

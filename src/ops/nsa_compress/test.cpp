@@ -149,7 +149,7 @@ TEST(NsaCompress, OutputsThatBypassTheCaches) {
     run_into(ordinary);
     const std::vector<uint8_t> bits = ordinary.bits();
     for_each_target([&](const std::string& name) {
-      if (name == "SSSE3" || name == "SCALAR") return;  // as the others, and slow
+      if (name == "SCALAR" || (name != "AVX3" && dtype == ACL_FLOAT16)) return;  // slow
       run_into(large);
       expect_same_bits(name, large.bits(), bits);
     });

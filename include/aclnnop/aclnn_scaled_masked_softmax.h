@@ -38,9 +38,11 @@ extern "C" {
  *         above, a view outside its allocation, overlap of y with an input, fixedTriuMask true;
  *         561101 no memory.
  */
-ACLNN_API aclnnStatus aclnnScaledMaskedSoftmaxGetWorkspaceSize(
-    const aclTensor* x, const aclTensor* mask, double scale, bool fixedTriuMask, aclTensor* y,
-    uint64_t* workspaceSize, aclOpExecutor** executor);
+ACLNN_API aclnnStatus aclnnScaledMaskedSoftmaxGetWorkspaceSize(const aclTensor* x,
+                                                               const aclTensor* mask, double scale,
+                                                               bool fixedTriuMask, aclTensor* y,
+                                                               uint64_t* workspaceSize,
+                                                               aclOpExecutor** executor);
 
 /**
  * Phase two: enqueues the planned work on a stream and returns.

@@ -15,8 +15,10 @@
 #include "kernels/cpu/cache.h"
 #include "kernels/cpu/lane_count.h"
 #include "kernels/cpu/parallel.h"
+#include "ops/scaled_masked_softmax/exponents.h"
 #include "ops/scaled_masked_softmax/problem.h"
 #include "ops/scaled_masked_softmax/tree.h"
+#include "ops/scaled_masked_softmax/walk.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "ops/scaled_masked_softmax/cpu.cpp"
@@ -47,56 +49,6 @@ struct Job {
   bool lines_in_rows;  // all rows of y begin and end with lines
 };
 
-// Where a row lies, as offsets in elements.
-struct Offsets {
-  int64_t x = 0, mask = 0, y = 0;
-
-  void add(const Offsets& step, int64_t count) {
-    x += step.x * count;
-    mask += step.mask * count;
-    y += step.y * count;
-  }
-};
-
-// Goes through the rows of a block: rows of a head, heads of a batch, batches.
-class Walk {
- public:
-  Walk(const Job& job, int64_t index) {
-    const Problem& problem = job.problem;
-    const Plan& plan = job.plan;
-    // Blocks of heads that share rows of the mask are neighbours.
-    const int64_t block[3] = {index / plan.head_blocks / plan.row_blocks, index % plan.head_blocks,
-                              index / plan.head_blocks % plan.row_blocks};
-    const int64_t size[3] = {plan.batches, plan.heads, plan.rows};
-    const int64_t all[3] = {problem.batches, problem.heads, problem.rows};
-    for (size_t i = 0; i < 3; ++i) {
-      step_[i] = {problem.x.strides[i], problem.mask.strides[i], problem.y.strides[i]};
-      count_[i] = std::min(size[i], all[i] - block[i] * size[i]);
-      here_.add(step_[i], block[i] * size[i]);
-    }
-  }
-  int64_t rows() const { return count_[0] * count_[1] * count_[2]; }
-  // Rows of this head from here on.
-  int64_t rows_of_head() const { return count_[2] - done_[2]; }
-  const Offsets& here() const { return here_; }
-
-  // To the next row; behind the last one it stands at the first one again.
-  void advance() {
-    for (size_t i = 3; i-- > 0;) {
-      here_.add(step_[i], 1);
-      if (++done_[i] < count_[i]) return;
-      here_.add(step_[i], -count_[i]);
-      done_[i] = 0;
-    }
-  }
-
- private:
-  Offsets here_;
-  Offsets step_[3];
-  int64_t count_[3];
-  int64_t done_[3] = {0, 0, 0};
-};
-
 // A row's first elements.
 template <class T>
 struct Row {
@@ -120,42 +72,6 @@ Quotient one_over(double sum) {
   const auto high = static_cast<float>(exact);
   return {high, static_cast<float>(exact - static_cast<double>(high))};
 }
-
-// An unusual row's exponents, base 2, in FP64: unmasked elements get scale * x - offset, by way of
-// the difference to the largest x where that is what they are measured from.
-class Exponents {
- public:
-  template <class T>
-  Exponents(const T* x, const uint8_t* mask, size_t cols, double scale) : scale_(scale) {
-    double top = -std::numeric_limits<double>::infinity();
-    bool any_masked = false;
-    for (size_t i = 0; i < cols; ++i) {
-      if (mask[i] != 0) {
-        any_masked = true;
-        continue;
-      }
-      const double value = static_cast<double>(to_float(x[i]));
-      const double z = scale * value;
-      has_nan_ = has_nan_ || std::isnan(z);
-      if (z >= top) {
-        top = z;
-        largest_ = value;
-      }
-    }
-    from_mask_ = any_masked && !(top > kMasked);
-  }
-  bool has_nan() const { return has_nan_; }
-  double of(double x) const {
-    return (from_mask_ ? scale_ * x - kMasked : scale_ * (x - largest_)) * kLog2OfE;
-  }
-  double of_masked() const { return from_mask_ ? 0.0 : (kMasked - scale_ * largest_) * kLog2OfE; }
-
- private:
-  double scale_;
-  double largest_ = 0.0;
-  bool has_nan_ = false;
-  bool from_mask_ = false;
-};
 
 }  // namespace
 }  // namespace aclgrad::scaled_masked_softmax
@@ -218,8 +134,13 @@ HWY_INLINE Pair unless(const Pair& pair, const uint8_t* mask, const bfloat16_t*)
   const VecF32 nothing = hn::Set(d, -std::numeric_limits<float>::infinity());
   Pair out;
   for (size_t i = 0; i < kParts; ++i) {
-    const auto* at = reinterpret_cast<const uint16_t*>(mask) + i * kPartLanes;
-    const VecU32 both = hn::PromoteTo(du, hn::LoadU(TagU16(), at));
+    const uint8_t* at = mask + 2 * i * kPartLanes;
+#if HWY_TARGET == HWY_SCALAR
+    const VecU32 both = hn::Set(du, at[0] | uint32_t{at[1]} << 8);
+#else
+    const hn::Repartition<uint8_t, TagU16> d8;
+    const VecU32 both = hn::PromoteTo(du, hn::BitCast(TagU16(), hn::LoadU(d8, at)));
+#endif
     const auto even = hn::Eq(hn::And(both, hn::Set(du, 0xFFu)), hn::Zero(du));
     const auto odd = hn::Eq(hn::And(both, hn::Set(du, 0xFF00u)), hn::Zero(du));
     out.first.part[i] = hn::IfThenElse(hn::RebindMask(d, even), pair.first.part[i], nothing);
@@ -491,7 +412,7 @@ void small_rows(const Job& job, Walk& walk, Stage<T>& stage) {
 template <class T>
 void block(const Job& job, int64_t index) {
   Stage<T> stage(job.streaming);
-  Walk walk(job, index);
+  Walk walk(job.problem, job.plan, index);
   if (job.cols < kPair) {
     small_rows(job, walk, stage);
   } else {

@@ -25,10 +25,6 @@
 namespace aclgrad::nsa_compress {
 namespace {
 
-// Elements of x between what is read and what is prefetched meanwhile, at least a group: a group's
-// columns lie in sixteen rows, too many for the hardware's own prefetching.
-constexpr int64_t kAheadElements = 4096;
-
 // The most windows that cover a token.
 constexpr int64_t kMostWindows = kLongestWindow / kGroup;
 
@@ -45,6 +41,26 @@ struct Job {
 struct Scratch {
   alignas(64) float weights[kTileColumns / kGroup * kLongestWindow];  // [heads][window]
   alignas(64) float waiting[kMostWindows][kLevels][kTileColumns];
+};
+
+// A group's columns lie in sixteen rows, which the hardware's own prefetching does not follow. The
+// next group is prefetched meanwhile, line after line as it lies in memory: that it does follow. A
+// core reads 16 GB/s so, and 10 when each line is prefetched sixteen rows ahead (Zen 4).
+template <class T>
+struct Ahead {
+  const T* row;
+  int64_t stride;
+  size_t columns;
+  size_t column = 0;
+
+  HWY_INLINE void next_line() {
+    hwy::Prefetch(row + column);
+    column += kLineBytes / sizeof(T);
+    if (column >= columns) {
+      column = 0;
+      row += stride;
+    }
+  }
 };
 
 // Neighbouring windows of one sequence.
@@ -108,14 +124,14 @@ template <class T>
 struct Piece {
   const T* x;
   int64_t stride;  // of tokens
-  int64_t ahead;   // distance to prefetch
   size_t columns;
   bool streaming;
 };
 
 // R windows at once; their weights for the group's first token are `step` apart.
 template <size_t R, class T>
-void add_group(const Piece<T>& piece, const float* weights, int64_t step, const Next<T>* next) {
+void add_group(const Piece<T>& piece, const float* weights, int64_t step, const Next<T>* next,
+               Ahead<T>& ahead) {
   constexpr auto kTokens = static_cast<size_t>(kGroup);
   const auto weight = [&](size_t r, size_t u) HWY_ATTR {
     return set16(weights[static_cast<int64_t>(r) * step + static_cast<int64_t>(u)]);
@@ -126,7 +142,7 @@ void add_group(const Piece<T>& piece, const float* weights, int64_t step, const 
     for (size_t r = 0; r < R; ++r) sums[r].first = sums[r].second = zero16();
     const T* x = piece.x + c;
     for (size_t u = 0; u < kTokens; ++u, x += piece.stride) {
-      hwy::Prefetch(x + piece.ahead);
+      ahead.next_line();
       const Pair value = load_pair(x);
       for (size_t r = 0; r < R; ++r) {
         const F32x16 w = weight(r, u);
@@ -135,13 +151,14 @@ void add_group(const Piece<T>& piece, const float* weights, int64_t step, const 
       }
     }
     for (size_t r = 0; r < R; ++r) {
-      sums[r].first = with_partners(sums[r].first, next[r], c);
-      sums[r].second = with_partners(sums[r].second, next[r], c + kLanes);
+      Pair sum;
+      sum.first = with_partners(sums[r].first, next[r], c);
+      sum.second = with_partners(sums[r].second, next[r], c + kLanes);
       if (next[r].wait != nullptr) {
-        store_raw(sums[r].first, next[r].wait + c);
-        store_raw(sums[r].second, next[r].wait + c + kLanes);
+        store_raw(sum.first, next[r].wait + c);
+        store_raw(sum.second, next[r].wait + c + kLanes);
       } else {
-        store_pair(sums[r], next[r].y + c, piece.streaming);
+        store_pair(sum, next[r].y + c, piece.streaming);
       }
     }
   }
@@ -163,11 +180,11 @@ void add_group(const Piece<T>& piece, const float* weights, int64_t step, const 
 
 template <int64_t R = kMostTogether, class T>
 void add_group_to(int64_t windows, const Piece<T>& piece, const float* weights, int64_t step,
-                  const Next<T>* next) {
+                  const Next<T>* next, Ahead<T>& ahead) {
   if (windows == R) {
-    add_group<static_cast<size_t>(R)>(piece, weights, step, next);
+    add_group<static_cast<size_t>(R)>(piece, weights, step, next, ahead);
   } else if constexpr (R > 1) {
-    add_group_to<R - 1>(windows, piece, weights, step, next);
+    add_group_to<R - 1>(windows, piece, weights, step, next, ahead);
   }
 }
 
@@ -182,12 +199,15 @@ void visit_group(const Job& job, const Stretch& stretch, int64_t first, int64_t 
   const int64_t a_begin = std::max<int64_t>(0, latest - stretch.count + 1);
   const int64_t a_end = std::min(latest + 1, ceil_div(problem.window - inside, problem.step));
   const int64_t columns = (end - begin) * problem.width;
-  const int64_t ahead = std::max(kGroup, kAheadElements / columns) * problem.x.strides[0];
+  Ahead<T> ahead{static_cast<const T*>(job.at.x) +
+                     (stretch.token + first + kGroup) * problem.x.strides[0] +
+                     begin * problem.x.strides[1],
+                 problem.x.strides[0], static_cast<size_t>(columns)};
   for (int64_t head = begin; head < end; ++head) {
-    const Piece<T> piece{
-        static_cast<const T*>(job.at.x) + (stretch.token + first) * problem.x.strides[0] +
-            head * problem.x.strides[1],
-        problem.x.strides[0], ahead, static_cast<size_t>(problem.width), job.streaming};
+    const Piece<T> piece{static_cast<const T*>(job.at.x) +
+                             (stretch.token + first) * problem.x.strides[0] +
+                             head * problem.x.strides[1],
+                         problem.x.strides[0], static_cast<size_t>(problem.width), job.streaming};
     const float* weights = scratch.weights + (head - begin) * problem.window;
     for (int64_t a = a_begin; a < a_end; a += kMostTogether) {
       const int64_t windows = std::min(kMostTogether, a_end - a);
@@ -201,7 +221,7 @@ void visit_group(const Job& job, const Stretch& stretch, int64_t first, int64_t 
                     static_cast<T*>(job.at.y) + window * problem.y.strides[0] +
                         head * problem.y.strides[1]);
       }
-      add_group_to(windows, piece, weights + a * problem.step + inside, problem.step, next);
+      add_group_to(windows, piece, weights + a * problem.step + inside, problem.step, next, ahead);
     }
   }
 }

@@ -242,7 +242,7 @@ TEST(ScaledMaskedSoftmax, AnOutputLargerThanTheCacheHasTheBitsOfItsRows) {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
   const Dims widths = {23, 1001};  // the others would take minutes
 #else
-  const Dims widths = {7, 23, 96, 1001, 4096};
+  const Dims widths = {23, 96, 1001, 4096};
 #endif
   for (const int64_t cols : widths) {
     for (const aclDataType dtype : kFloats) {
@@ -250,6 +250,7 @@ TEST(ScaledMaskedSoftmax, AnOutputLargerThanTheCacheHasTheBitsOfItsRows) {
       int64_t count = 100;
       while (!outputs_should_stream(count * row_bytes) && count * row_bytes < (64 << 20)) ++count;
       for (const int64_t lead : {0, 3}) {
+        if (lead == 0 && cols % 32 != 0) continue;  // lines at both ends of rows, or not
         SCOPED_TRACE(std::string(dtype_short_name(dtype)) + ", S2 " + std::to_string(cols) +
                      ", offset " + std::to_string(lead));
         const Rows x(count, cols, dtype, 0, 1), mask(count, cols, ACL_BOOL, 0, 3);

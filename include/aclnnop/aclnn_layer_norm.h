@@ -25,8 +25,8 @@ extern "C" {
  * Phase one: checks the arguments and plans.
  *
  * All tensors: up to 8 dimensions, any strides and offset, base formats; FLOAT, FLOAT16 or
- * BFLOAT16. Tensors without elements are no error: with M = 0 nothing is written, with N = 0 the
- * means and reciprocal standard deviations of nothing are NaN.
+ * BFLOAT16. Tensors without elements are no error: with M = 0 nothing is written; with N = 0 every
+ * mean is 0 and every reciprocal standard deviation NaN.
  *
  * @param input            rank at least the length of normalizedShape.
  * @param normalizedShape  host array of 1 to rank(input) entries, equal to the tail of input's

@@ -5,6 +5,7 @@
 
 #include "aclnnop/aclnn_embedding_dense_backward.h"
 #include "aclnnop/aclnn_grouped_bias_add_grad.h"
+#include "aclnnop/aclnn_layer_norm.h"
 #include "aclnnop/aclnn_layer_norm_backward.h"
 #include "aclnnop/aclnn_nsa_compress_grad.h"
 #include "aclnnop/aclnn_scaled_masked_softmax_backward.h"
@@ -33,6 +34,39 @@ void fill_floats(SmallProblem& problem, uint64_t seed) {
 
 // Contract pointers are const for some outputs and not for others.
 aclTensor* writable(const aclTensor* handle) { return const_cast<aclTensor*>(handle); }
+
+SmallProblem layer_norm(Arrangement a) {
+  SmallProblem p;
+  p.function = "aclnnLayerNorm";
+  p.folder = "layer_norm";
+  p.parameters = {in("input"), optional("weightOptional"), optional("biasOptional"),
+                  out("out"),  out("meanOutOptional"),     out("rstdOutOptional")};
+  p.tensors = {tensor({6, 20}, ACL_BF16, a),   tensor({20}, ACL_FLOAT, a),
+               tensor({20}, ACL_FLOAT, a),     tensor({6, 20}, ACL_FLOAT, a),
+               tensor({6, 1}, ACL_FLOAT16, a), tensor({6, 1}, ACL_FLOAT, a)};
+  const auto shape = std::make_shared<IntArray>(Dims{20});
+  p.arrays = {shape};
+  p.plan_with = [shape](const Handles& t, uint64_t* size, aclOpExecutor** executor) {
+    return aclnnLayerNormGetWorkspaceSize(t[0], shape->handle(), t[1], t[2], 1e-5, writable(t[3]),
+                                          writable(t[4]), writable(t[5]), size, executor);
+  };
+  p.execute = aclnnLayerNorm;
+  return p;
+}
+
+SmallProblem layer_norm_with_impl_mode(Arrangement a) {
+  SmallProblem p = layer_norm(a);
+  p.function = "aclnnLayerNormWithImplMode";
+  const auto shape = std::make_shared<IntArray>(Dims{20});
+  p.arrays = {shape};
+  p.plan_with = [shape](const Handles& t, uint64_t* size, aclOpExecutor** executor) {
+    return aclnnLayerNormWithImplModeGetWorkspaceSize(t[0], shape->handle(), t[1], t[2], 1e-5,
+                                                      writable(t[3]), writable(t[4]),
+                                                      writable(t[5]), 1, size, executor);
+  };
+  p.execute = aclnnLayerNormWithImplMode;
+  return p;
+}
 
 SmallProblem layer_norm_backward(Arrangement a) {
   SmallProblem p;
@@ -143,9 +177,14 @@ SmallProblem nsa_compress_grad(Arrangement a) {
 }
 
 using Make = SmallProblem (*)(Arrangement);
-constexpr Make kRows[kSmallProblems] = {
-    layer_norm_backward,   embedding_dense_backward,       scaled_masked_softmax_backward,
-    grouped_bias_add_grad, grouped_bias_add_grad_by_sizes, nsa_compress_grad};
+constexpr Make kRows[kSmallProblems] = {layer_norm,
+                                        layer_norm_with_impl_mode,
+                                        layer_norm_backward,
+                                        embedding_dense_backward,
+                                        scaled_masked_softmax_backward,
+                                        grouped_bias_add_grad,
+                                        grouped_bias_add_grad_by_sizes,
+                                        nsa_compress_grad};
 
 }  // namespace
 

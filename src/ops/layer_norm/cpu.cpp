@@ -1,0 +1,389 @@
+// SPDX-License-Identifier: Apache-2.0
+// LayerNorm on the CPU: one parallel pass over the rows. A row comes from memory for its mean, is
+// visited again in L1 for its variance, and a third time, in L1 or L2, to be written; meanwhile the
+// next row is on its way. Moments are taken panel by panel and joined, so that a row of any length
+// is read from memory at most twice. Few wide rows share their panels among threads instead.
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <limits>
+
+#include "kernels/cpu/cache.h"
+#include "kernels/cpu/lane_count.h"
+#include "kernels/cpu/parallel.h"
+#include "kernels/cpu/rows.h"
+#include "ops/layer_norm/problem.h"
+#include "ops/layer_norm/tree.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "ops/layer_norm/cpu.cpp"
+#include <hwy/foreach_target.h>
+
+#include "kernels/cpu/lanes-inl.h"
+#include "kernels/cpu/sums-inl.h"
+
+#ifndef ACLGRAD_OPS_LAYER_NORM_CPU_SHARED_
+#define ACLGRAD_OPS_LAYER_NORM_CPU_SHARED_
+namespace aclgrad::layer_norm {
+namespace {
+
+// Columns from which a row's first and last lines, which are not whole, may be written apart from
+// the streamed ones between. Does not influence the bits.
+constexpr int64_t kStreamColumns = 128;
+
+// Columns up to which the next row is brought into L2 while one is written. Longer rows would push
+// each other out.
+constexpr int64_t kPrefetchColumns = 32768;
+
+// Mean of some elements, and the sum of their squared distances from it.
+struct Moments {
+  double mean, squares;
+};
+
+// What a row's elements are normalised with, as they are written.
+struct Statistics {
+  float mean, rstd;
+};
+
+// Of the squares around an inexact mean, the share below which too many of their bits went into the
+// correction.
+constexpr double kLostSquares = 0x1p-6;
+
+// One run as the kernels see it.
+struct Job {
+  const Problem& problem;
+  const Plan& plan;
+  const Addresses& at;
+  const float *gamma, *beta;  // FP32, ones and zeros when absent
+  bool streaming;             // y does not fit the cache
+  RowOffsets x_rows, y_rows, mean_rows, rstd_rows;
+
+  int64_t panel_columns(int64_t panel) const {
+    return std::min(kPanel, problem.cols - panel * kPanel);
+  }
+  // Wide problems only.
+  Moments* panel_moments(int64_t row) const {
+    return static_cast<Moments*>(at.moment_region) + row * plan.panels;
+  }
+  Statistics& statistics(int64_t row) const {
+    return reinterpret_cast<Statistics*>(panel_moments(problem.rows))[row];
+  }
+};
+
+// The moments of a row, its panels joined in order: exact but for FP64 roundings.
+class RowMoments {
+ public:
+  void add(const Moments& panel, int64_t columns) {
+    const auto count = static_cast<double>(columns);
+    const double total = count_ + count;
+    const double apart = panel.mean - all_.mean;
+    all_.mean += apart * (count / total);
+    all_.squares += panel.squares + apart * apart * (count_ * count / total);
+    count_ = total;
+  }
+  const Moments& all() const { return all_; }
+
+ private:
+  Moments all_{0.0, 0.0};
+  double count_ = 0.0;
+};
+
+// In FP64, for the rows whose squares leave FP32, or fall below its normal numbers and are not
+// outweighed by eps. Also where Inf or NaN makes its way.
+template <class T>
+Moments wide_moments(const T* x, int64_t cols) {
+  const auto count = static_cast<double>(cols);
+  Moments row{0.0, 0.0};
+  for (int64_t i = 0; i < cols; ++i) row.mean += static_cast<double>(to_float(x[i]));
+  row.mean /= count;
+  for (int64_t i = 0; i < cols; ++i) {
+    const double apart = static_cast<double>(to_float(x[i])) - row.mean;
+    row.squares += apart * apart;
+  }
+  return row;
+}
+
+// What the FP32 sums of a row are good for: squares below 2^-150 count as nothing, so the sum of
+// variance and eps has to stand well above.
+constexpr double kLeastVariance = 0x1p-120;
+
+template <class T>
+Statistics statistics_of(const Job& job, const T* x, Moments row) {
+  const int64_t cols = job.problem.cols;
+  const auto count = static_cast<double>(cols);
+  double variance = row.squares / count + job.problem.eps;
+  if (!(variance >= kLeastVariance && variance <= std::numeric_limits<double>::max())) {
+    row = wide_moments(x, cols);
+    variance = row.squares / count + job.problem.eps;
+  }
+  return {static_cast<float>(row.mean), static_cast<float>(1.0 / std::sqrt(variance))};
+}
+
+// One element of an optional output of any float dtype.
+void put(const View& view, void* base, int64_t offset, float value) {
+  if (!given(view)) return;
+  visit_float(view.dtype, [&](auto type) {
+    using T = decltype(type);
+    static_cast<T*>(base)[offset] = from_float<T>(value);
+  });
+}
+void put_statistics(const Job& job, int64_t row, const Statistics& values) {
+  put(job.problem.mean, job.at.mean, job.mean_rows(row), values.mean);
+  put(job.problem.rstd, job.at.rstd, job.rstd_rows(row), values.rstd);
+}
+
+}  // namespace
+}  // namespace aclgrad::layer_norm
+#endif  // shared by all instruction sets
+
+HWY_BEFORE_NAMESPACE();
+namespace aclgrad::layer_norm {
+namespace HWY_NAMESPACE {
+namespace {
+
+using namespace aclgrad::HWY_NAMESPACE;
+
+// Two visits: the mean, then the squares around it. The mean of FP32 chains is a little off, and so
+// are the squares around it; the sum of the distances from it, which would be 0, sets both right.
+// Where that leaves next to nothing of the squares, they are taken again around the better mean.
+template <class T>
+HWY_INLINE Moments moments(const T* x, int64_t columns) {
+  const auto n = static_cast<size_t>(columns);
+  const auto count = static_cast<double>(columns);
+  double sum[1];
+  row_sums<1>(n, sum, [&](size_t i, size_t lanes, F32x16(&acc)[1]) HWY_ATTR {
+    const T* at = x + i * kLanes;
+    acc[0] = add(acc[0], HWY_LIKELY(lanes == kLanes) ? load16(at) : load_first(at, lanes));
+  });
+  Moments out{sum[0] / count, 0.0};
+  for (bool again = false;; again = true) {
+    const auto near = static_cast<float>(out.mean);
+    const F32x16 mean = set16(near);
+    double apart[2];
+    row_sums<2>(n, apart, [&](size_t i, size_t lanes, F32x16(&acc)[2]) HWY_ATTR {
+      const T* at = x + i * kLanes;
+      const F32x16 distance = HWY_LIKELY(lanes == kLanes)
+                                  ? sub(load16(at), mean)
+                                  : keep_first(sub(load_first(at, lanes), mean), lanes);
+      acc[0] = add(acc[0], distance);
+      acc[1] = fma(distance, distance, acc[1]);
+    });
+    const double squares = apart[1] - apart[0] * apart[0] / count;
+    out = {static_cast<double>(near) + apart[0] / count, squares < 0.0 ? 0.0 : squares};
+    if (again || !(squares < apart[1] * kLostSquares)) return out;
+  }
+}
+
+// One row's elements on their way through the registers.
+template <class T, class TOut>
+struct Line {
+  const T* x;
+  const T* next;  // the row after it, or the row itself
+  const float *gamma, *beta;
+  TOut* y;
+  F32x16 mean, rstd;
+
+  HWY_INLINE F32x16 normalised(int64_t at) const {
+    const F32x16 xhat = mul(sub(load16(x + at), mean), rstd);
+    return fma(xhat, load16(gamma + at), load16(beta + at));
+  }
+  // Fewer than sixteen.
+  HWY_INLINE void write_part(int64_t at, int64_t columns) const {
+    const auto lanes = static_cast<size_t>(columns);
+    const F32x16 xhat = mul(sub(load_first(x + at, lanes), mean), rstd);
+    store_first(fma(xhat, load_first(gamma + at, lanes), load_first(beta + at, lanes)), y + at,
+                lanes);
+  }
+  // Whole vectors from `at` on; returns where they end.
+  template <bool kStream>
+  HWY_INLINE int64_t write_whole(int64_t at, int64_t end) const {
+    constexpr auto kStep = static_cast<int64_t>(kLanes);
+    constexpr auto kCacheLine = static_cast<int64_t>(64 / sizeof(T));
+    const auto write = [this](int64_t place) HWY_ATTR {
+      if constexpr (kStream) {
+        stream16(normalised(place), y + place);
+      } else {
+        store16(normalised(place), y + place);
+      }
+    };
+    for (; at + kCacheLine <= end; at += kCacheLine) {
+      __builtin_prefetch(next + at, 0, 2);
+      for (int64_t i = 0; i < kCacheLine; i += kStep) write(at + i);
+    }
+    for (; at + kStep <= end; at += kStep) write(at);
+    return at;
+  }
+};
+
+// Columns [begin, end) of a row.
+template <class T, class TOut>
+HWY_INLINE void write_row(const Job& job, const Line<T, TOut>& line, int64_t begin, int64_t end) {
+  const auto first = reinterpret_cast<uintptr_t>(line.y + begin);
+  int64_t at = begin;
+  if (job.streaming && end - begin >= kStreamColumns && first % sizeof(TOut) == 0) {
+    constexpr uintptr_t kVector = kLanes * sizeof(TOut);
+    const auto head = static_cast<int64_t>((0 - first) % kVector / sizeof(TOut));
+    if (head != 0) line.write_part(begin, head);
+    at = line.template write_whole<true>(begin + head, end);
+  } else {
+    at = line.template write_whole<false>(begin, end);
+  }
+  if (at < end) line.write_part(at, end - at);
+}
+
+template <class T, class TOut>
+HWY_INLINE Line<T, TOut> line_of(const Job& job, int64_t row, int64_t next, Statistics values) {
+  const T* x = static_cast<const T*>(job.at.x);
+  return Line<T, TOut>{x + job.x_rows(row),
+                       x + job.x_rows(next),
+                       job.gamma,
+                       job.beta,
+                       static_cast<TOut*>(job.at.y) + job.y_rows(row),
+                       set16(values.mean),
+                       set16(values.rstd)};
+}
+
+// One task: a slab of rows.
+template <class T, class TOut>
+void slab(const Job& job, int64_t index) {
+  const int64_t cols = job.problem.cols;
+  const int64_t begin = index * job.plan.slab_rows;
+  const int64_t end = std::min(begin + job.plan.slab_rows, job.problem.rows);
+  for (int64_t row = begin; row < end; ++row) {
+    const T* x = static_cast<const T*>(job.at.x) + job.x_rows(row);
+    RowMoments row_moments;
+    for (int64_t p = 0; p < job.plan.panels; ++p) {
+      const int64_t columns = job.panel_columns(p);
+      row_moments.add(moments(x + p * kPanel, columns), columns);
+    }
+    const Statistics values = statistics_of(job, x, row_moments.all());
+    put_statistics(job, row, values);
+    const int64_t next = cols <= kPrefetchColumns ? std::min(row + 1, end - 1) : row;
+    write_row(job, line_of<T, TOut>(job, row, next, values), 0, cols);
+  }
+  if (job.streaming) hwy::FlushStream();
+}
+
+// Wide problems, in three steps: the moments of every panel, the statistics of every row, and y
+// panel by panel.
+template <class T>
+void panel_moments(const Job& job, int64_t index) {
+  const int64_t row = index / job.plan.panels;
+  const int64_t panel = index % job.plan.panels;
+  const T* x = static_cast<const T*>(job.at.x) + job.x_rows(row) + panel * kPanel;
+  job.panel_moments(row)[panel] = moments(x, job.panel_columns(panel));
+}
+
+template <class T>
+void row_statistics(const Job& job, int64_t row) {
+  RowMoments row_moments;
+  for (int64_t p = 0; p < job.plan.panels; ++p) {
+    row_moments.add(job.panel_moments(row)[p], job.panel_columns(p));
+  }
+  const T* x = static_cast<const T*>(job.at.x) + job.x_rows(row);
+  job.statistics(row) = statistics_of(job, x, row_moments.all());
+  put_statistics(job, row, job.statistics(row));
+}
+
+template <class T, class TOut>
+void write_panel(const Job& job, int64_t index) {
+  const int64_t row = index / job.plan.panels;
+  const int64_t begin = index % job.plan.panels * kPanel;
+  write_row(job, line_of<T, TOut>(job, row, row, job.statistics(row)), begin,
+            std::min(begin + kPanel, job.problem.cols));
+  if (job.streaming) hwy::FlushStream();
+}
+
+// gamma or beta in FP32: its 16-bit numbers converted, or one number everywhere.
+template <class T>
+void widen(const View& view, const void* from, int64_t cols, float absent, float* to) {
+  if (!given(view)) {
+    std::fill_n(to, cols, absent);
+    return;
+  }
+  const T* values = static_cast<const T*>(from);
+  constexpr auto kStep = static_cast<int64_t>(kLanes);
+  int64_t at = 0;
+  for (; at + kStep <= cols; at += kStep) store_raw(load16(values + at), to + at);
+  for (; at < cols; ++at) to[at] = to_float(values[at]);
+}
+
+template <class T, class TOut>
+void run_to(const Job& job) {
+  const Plan& plan = job.plan;
+  if (!plan.wide) {
+    parallel_blocks(plan.slabs, [&](int64_t index) { slab<T, TOut>(job, index); });
+    return;
+  }
+  const int64_t panels = job.problem.rows * plan.panels;
+  parallel_blocks(panels, [&](int64_t index) { panel_moments<T>(job, index); });
+  parallel_blocks(job.problem.rows, [&](int64_t row) { row_statistics<T>(job, row); });
+  parallel_blocks(panels, [&](int64_t index) { write_panel<T, TOut>(job, index); });
+}
+
+template <class T>
+void run(const Job& job) {
+  const Problem& problem = job.problem;
+  const Addresses& at = job.at;
+  if (problem.gamma.dtype != ACL_FLOAT) {
+    widen<T>(problem.gamma, at.gamma, problem.cols, 1.0f, static_cast<float*>(at.gamma_region));
+  }
+  if (problem.beta.dtype != ACL_FLOAT) {
+    widen<T>(problem.beta, at.beta, problem.cols, 0.0f, static_cast<float*>(at.beta_region));
+  }
+  visit_float(problem.y.dtype, [&](auto type) { run_to<T, decltype(type)>(job); });
+}
+void run_f32(const Job& job) { run<float>(job); }
+void run_f16(const Job& job) { run<float16_t>(job); }
+void run_bf16(const Job& job) { run<bfloat16_t>(job); }
+
+}  // namespace
+}  // namespace HWY_NAMESPACE
+}  // namespace aclgrad::layer_norm
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace aclgrad::layer_norm {
+namespace {
+
+HWY_EXPORT(run_f32);
+HWY_EXPORT(run_f16);
+HWY_EXPORT(run_bf16);
+
+// The sum of no elements is 0; their variance is 0 / 0.
+void run_without_columns(const Job& job) {
+  for (int64_t row = 0; row < job.problem.rows; ++row) {
+    put_statistics(job, row, {0.0f, std::numeric_limits<float>::quiet_NaN()});
+  }
+}
+
+}  // namespace
+
+void run_cpu(const Problem& problem, const Plan& plan, const Addresses& at) {
+  const int64_t y_bytes =
+      problem.rows * problem.cols * static_cast<int64_t>(dtype_size(problem.y.dtype));
+  const bool gamma_as_is = problem.gamma.dtype == ACL_FLOAT;
+  const bool beta_as_is = problem.beta.dtype == ACL_FLOAT;
+  const Job job{problem,
+                plan,
+                at,
+                static_cast<const float*>(gamma_as_is ? at.gamma : at.gamma_region),
+                static_cast<const float*>(beta_as_is ? at.beta : at.beta_region),
+                outputs_should_stream(y_bytes),
+                RowOffsets(problem.x, problem.row_dim),
+                RowOffsets(problem.y, problem.row_dim),
+                RowOffsets(problem.mean, problem.mean.rank),
+                RowOffsets(problem.rstd, problem.rstd.rank)};
+  if (problem.cols == 0) return run_without_columns(job);
+  switch (problem.x.dtype) {
+    case ACL_FLOAT16:
+      return HWY_DYNAMIC_DISPATCH(run_f16)(job);
+    case ACL_BF16:
+      return HWY_DYNAMIC_DISPATCH(run_bf16)(job);
+    default:
+      return HWY_DYNAMIC_DISPATCH(run_f32)(job);
+  }
+}
+
+}  // namespace aclgrad::layer_norm
+#endif  // HWY_ONCE

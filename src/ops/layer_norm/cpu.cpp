@@ -45,10 +45,6 @@ struct Statistics {
   float mean, rstd;
 };
 
-// Of the squares around an inexact mean, the share below which too many of their bits went into the
-// correction.
-constexpr double kLostSquares = 0x1p-6;
-
 // One run as the kernels see it.
 struct Job {
   const Problem& problem;
@@ -143,35 +139,51 @@ namespace {
 
 using namespace aclgrad::HWY_NAMESPACE;
 
-// Two visits: the mean, then the squares around it. The mean of FP32 chains is a little off, and so
-// are the squares around it; the sum of the distances from it, which would be 0, sets both right.
-// Where that leaves next to nothing of the squares, they are taken again around the better mean.
+// In FP64: between large numbers of both signs the mean may be small, and elements near it are
+// right only if the mean is. Two chains of sixteen lanes.
+template <class T>
+HWY_INLINE double sum_of(const T* x, size_t n) {
+  VecF64 even[kWideParts], odd[kWideParts];
+  for (size_t part = 0; part < kWideParts; ++part) even[part] = odd[part] = hn::Zero(TagF64());
+  const auto add_to_chain = [](const F32x16& v, VecF64(&chain)[kWideParts]) HWY_ATTR {
+    each_wide(v, [&](size_t lane, VecF64 wide) HWY_ATTR {
+      chain[lane / kWideLanes] = hn::Add(chain[lane / kWideLanes], wide);
+    });
+  };
+  size_t at = 0;
+  for (; at + 2 * kLanes <= n; at += 2 * kLanes) {
+    add_to_chain(load16(x + at), even);
+    add_to_chain(load16(x + at + kLanes), odd);
+  }
+  if (at + kLanes <= n) {
+    add_to_chain(load16(x + at), even);
+    at += kLanes;
+  }
+  if (at < n) add_to_chain(load_first(x + at, n - at), odd);
+  for (size_t part = 0; part < kWideParts; ++part) even[part] = hn::Add(even[part], odd[part]);
+  return join_wide(even);
+}
+
+// Two visits: the mean, then the squares around its FP32 neighbour, from which those around itself
+// follow.
 template <class T>
 HWY_INLINE Moments moments(const T* x, int64_t columns) {
   const auto n = static_cast<size_t>(columns);
   const auto count = static_cast<double>(columns);
-  double sum[1];
-  row_sums<1>(n, sum, [&](size_t i, size_t lanes, F32x16(&acc)[1]) HWY_ATTR {
+  const double mean = sum_of(x, n) / count;
+  const auto near = static_cast<float>(mean);
+  const F32x16 centre = set16(near);
+  double squares[1];
+  row_sums<1>(n, squares, [&](size_t i, size_t lanes, F32x16(&acc)[1]) HWY_ATTR {
     const T* at = x + i * kLanes;
-    acc[0] = add(acc[0], HWY_LIKELY(lanes == kLanes) ? load16(at) : load_first(at, lanes));
+    const F32x16 distance = HWY_LIKELY(lanes == kLanes)
+                                ? sub(load16(at), centre)
+                                : keep_first(sub(load_first(at, lanes), centre), lanes);
+    acc[0] = fma(distance, distance, acc[0]);
   });
-  Moments out{sum[0] / count, 0.0};
-  for (bool again = false;; again = true) {
-    const auto near = static_cast<float>(out.mean);
-    const F32x16 mean = set16(near);
-    double apart[2];
-    row_sums<2>(n, apart, [&](size_t i, size_t lanes, F32x16(&acc)[2]) HWY_ATTR {
-      const T* at = x + i * kLanes;
-      const F32x16 distance = HWY_LIKELY(lanes == kLanes)
-                                  ? sub(load16(at), mean)
-                                  : keep_first(sub(load_first(at, lanes), mean), lanes);
-      acc[0] = add(acc[0], distance);
-      acc[1] = fma(distance, distance, acc[1]);
-    });
-    const double squares = apart[1] - apart[0] * apart[0] / count;
-    out = {static_cast<double>(near) + apart[0] / count, squares < 0.0 ? 0.0 : squares};
-    if (again || !(squares < apart[1] * kLostSquares)) return out;
-  }
+  const double apart = mean - static_cast<double>(near);
+  const double around_mean = squares[0] - apart * apart * count;
+  return {mean, around_mean < 0.0 ? 0.0 : around_mean};
 }
 
 // One row's elements on their way through the registers.

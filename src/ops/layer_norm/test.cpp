@@ -391,6 +391,18 @@ TEST(LayerNorm, ConstantRows) {
   EXPECT_TRUE(std::isnan(problem.y.values()[0]));
 }
 
+// Elements near a mean that is small only because large numbers cancel.
+TEST(LayerNorm, SmallMeanBetweenLargeNumbers) {
+  for (const Dims& dims : {Dims{40, 15}, Dims{10, 1000}, Dims{3, 10000}}) {
+    Problem problem(dims, Options());
+    problem.options.bias.reset();
+    std::vector<double> x = normal_values(problem.x.numel(), 11, 0.0, 3.0);
+    for (size_t i = 0; i < x.size(); i += 5) x[i] *= 1e-6;
+    problem.x.fill(x);
+    problem.run_and_check();
+  }
+}
+
 // A variance far below the square of the mean: E[x^2] - E[x]^2 would lose it.
 TEST(LayerNorm, SmallVarianceBesideALargeMean) {
   for (const Dims& dims : {Dims{5, 1000}, Dims{3, 20000}}) {

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstddef>
 #include <limits>
+#include <type_traits>
 
 #include "kernels/cpu/cache.h"
 #include "kernels/cpu/lane_count.h"
@@ -31,6 +32,11 @@ namespace {
 // the streamed ones between. Does not influence the bits.
 constexpr int64_t kStreamColumns = 128;
 
+// Rows that are visited together, in their bytes, which have to stay in L1, and in their number.
+// Does not influence the bits.
+constexpr int64_t kGroupBytes = int64_t{16} << 10;
+constexpr int64_t kGroupRows = 16;
+
 // Columns up to which the next row is brought into L2 while one is written. Longer rows would push
 // each other out.
 constexpr int64_t kPrefetchColumns = 32768;
@@ -51,7 +57,8 @@ struct Job {
   const Plan& plan;
   const Addresses& at;
   const float *gamma, *beta;  // FP32, ones and zeros when absent
-  bool streaming;             // y does not fit the cache
+  double reciprocal_cols;
+  bool streaming;  // y does not fit the cache
   RowOffsets x_rows, y_rows, mean_rows, rstd_rows;
 
   int64_t panel_columns(int64_t panel) const {
@@ -107,7 +114,7 @@ template <class T>
 Statistics statistics_of(const Job& job, const T* x, Moments row) {
   const int64_t cols = job.problem.cols;
   const auto count = static_cast<double>(cols);
-  double variance = row.squares / count + job.problem.eps;
+  double variance = row.squares * job.reciprocal_cols + job.problem.eps;
   if (!(variance >= kLeastVariance && variance <= std::numeric_limits<double>::max())) {
     row = wide_moments(x, cols);
     variance = row.squares / count + job.problem.eps;
@@ -139,51 +146,90 @@ namespace {
 
 using namespace aclgrad::HWY_NAMESPACE;
 
-// In FP64: between large numbers of both signs the mean may be small, and elements near it are
-// right only if the mean is. Two chains of sixteen lanes.
+using Chain = VecF64[kWideParts];
+
+// Sixteen numbers more in an FP64 chain of sixteen lanes.
+HWY_INLINE void add_vector(const F32x16& v, Chain& chain) {
+  each_wide(v, [&](size_t lane, VecF64 wide) HWY_ATTR {
+    chain[lane / kWideLanes] = hn::Add(chain[lane / kWideLanes], wide);
+  });
+}
+template <class T>
+HWY_INLINE void add_vector(const T* x, Chain& chain) {
+  if constexpr (std::is_same_v<T, float>) {
+    const hn::Rebind<float, TagF64> narrow;  // promoted on the way from memory
+    for (size_t part = 0; part < kWideParts; ++part) {
+      const auto v = hn::LoadU(narrow, x + part * kWideLanes);
+      // A multiplication by 1 changes nothing but the execution unit: the adders are busy
+      // promoting.
+      chain[part] = hn::MulAdd(hn::PromoteTo(TagF64(), v), hn::Set(TagF64(), 1.0), chain[part]);
+    }
+  } else {
+    add_vector(load16(x), chain);
+  }
+}
+// Four vectors more. Those of 16-bit numbers are joined in FP32 first: of their 8 or 11 bits hardly
+// one is lost.
+template <class T>
+HWY_INLINE void add_four(const T* x, Chain& even, Chain& odd) {
+  if constexpr (std::is_same_v<T, float>) {
+    add_vector(x, even);
+    add_vector(x + kLanes, odd);
+    add_vector(x + 2 * kLanes, even);
+    add_vector(x + 3 * kLanes, odd);
+  } else {
+    add_vector(add(add(load16(x), load16(x + kLanes)),
+                   add(load16(x + 2 * kLanes), load16(x + 3 * kLanes))),
+               even);
+  }
+}
+
+// The sum of a row or panel. In FP64: between large numbers of both signs the mean may be small,
+// and elements near it are right only if it is.
 template <class T>
 HWY_INLINE double sum_of(const T* x, size_t n) {
-  VecF64 even[kWideParts], odd[kWideParts];
+  Chain even, odd;
   for (size_t part = 0; part < kWideParts; ++part) even[part] = odd[part] = hn::Zero(TagF64());
-  const auto add_to_chain = [](const F32x16& v, VecF64(&chain)[kWideParts]) HWY_ATTR {
-    each_wide(v, [&](size_t lane, VecF64 wide) HWY_ATTR {
-      chain[lane / kWideLanes] = hn::Add(chain[lane / kWideLanes], wide);
-    });
-  };
   size_t at = 0;
-  for (; at + 2 * kLanes <= n; at += 2 * kLanes) {
-    add_to_chain(load16(x + at), even);
-    add_to_chain(load16(x + at + kLanes), odd);
-  }
-  if (at + kLanes <= n) {
-    add_to_chain(load16(x + at), even);
-    at += kLanes;
-  }
-  if (at < n) add_to_chain(load_first(x + at, n - at), odd);
+  for (; at + 4 * kLanes <= n; at += 4 * kLanes) add_four(x + at, even, odd);
+  for (; at + kLanes <= n; at += kLanes) add_vector(x + at, odd);
+  if (at < n) add_vector(load_first(x + at, n - at), even);
   for (size_t part = 0; part < kWideParts; ++part) even[part] = hn::Add(even[part], odd[part]);
   return join_wide(even);
 }
 
-// Two visits: the mean, then the squares around its FP32 neighbour, from which those around itself
-// follow.
+// The squares around a mean: those around its FP32 neighbour, less what the step between adds.
 template <class T>
-HWY_INLINE Moments moments(const T* x, int64_t columns) {
-  const auto n = static_cast<size_t>(columns);
-  const auto count = static_cast<double>(columns);
-  const double mean = sum_of(x, n) / count;
+HWY_INLINE double squares_around(double mean, const T* x, size_t n) {
   const auto near = static_cast<float>(mean);
   const F32x16 centre = set16(near);
-  double squares[1];
-  row_sums<1>(n, squares, [&](size_t i, size_t lanes, F32x16(&acc)[1]) HWY_ATTR {
-    const T* at = x + i * kLanes;
+  const auto square = [&](const T* at, size_t lanes, const F32x16& sum) HWY_ATTR {
     const F32x16 distance = HWY_LIKELY(lanes == kLanes)
                                 ? sub(load16(at), centre)
                                 : keep_first(sub(load_first(at, lanes), centre), lanes);
-    acc[0] = fma(distance, distance, acc[0]);
-  });
-  const double apart = mean - static_cast<double>(near);
-  const double around_mean = squares[0] - apart * apart * count;
-  return {mean, around_mean < 0.0 ? 0.0 : around_mean};
+    return fma(distance, distance, sum);
+  };
+  double squares[1];
+  if (n <= 2 * kLanes) {  // the same sum without a loop
+    const size_t first = std::min(n, kLanes);
+    F32x16 sum = square(x, first, zero16());
+    if (n > first) sum = add(sum, square(x + first, n - first, zero16()));
+    squares[0] = join16(sum);
+  } else {
+    row_sums<1>(n, squares, [&](size_t i, size_t lanes, F32x16(&acc)[1]) HWY_ATTR {
+      acc[0] = square(x + i * kLanes, lanes, acc[0]);
+    });
+  }
+  const double step = mean - static_cast<double>(near);
+  const double around_mean = squares[0] - step * step * static_cast<double>(n);
+  return around_mean < 0.0 ? 0.0 : around_mean;
+}
+
+template <class T>
+HWY_INLINE Moments moments(const T* x, int64_t columns) {
+  const auto n = static_cast<size_t>(columns);
+  const double mean = sum_of(x, n) / static_cast<double>(columns);
+  return {mean, squares_around(mean, x, n)};
 }
 
 // One row's elements on their way through the registers.
@@ -255,23 +301,52 @@ HWY_INLINE Line<T, TOut> line_of(const Job& job, int64_t row, int64_t next, Stat
                        set16(values.rstd)};
 }
 
+// The moments of `count` rows from `row` on. Step by step for all of them, so that the ends of the
+// sums, which wait for one another, overlap between rows.
+template <class T>
+HWY_INLINE void group_moments(const Job& job, int64_t row, int64_t count, Moments* out) {
+  const T* x = static_cast<const T*>(job.at.x);
+  const int64_t cols = job.problem.cols;
+  if (job.plan.panels > 1) {  // one row
+    RowMoments joined;
+    for (int64_t p = 0; p < job.plan.panels; ++p) {
+      const int64_t columns = job.panel_columns(p);
+      joined.add(moments(x + job.x_rows(row) + p * kPanel, columns), columns);
+    }
+    out[0] = joined.all();
+    return;
+  }
+  const auto n = static_cast<size_t>(cols);
+  for (int64_t r = 0; r < count; ++r) {
+    out[r].mean = sum_of(x + job.x_rows(row + r), n) * job.reciprocal_cols;
+  }
+  for (int64_t r = 0; r < count; ++r) {
+    out[r].squares = squares_around(out[r].mean, x + job.x_rows(row + r), n);
+  }
+}
+
 // One task: a slab of rows.
 template <class T, class TOut>
 void slab(const Job& job, int64_t index) {
   const int64_t cols = job.problem.cols;
   const int64_t begin = index * job.plan.slab_rows;
   const int64_t end = std::min(begin + job.plan.slab_rows, job.problem.rows);
-  for (int64_t row = begin; row < end; ++row) {
-    const T* x = static_cast<const T*>(job.at.x) + job.x_rows(row);
-    RowMoments row_moments;
-    for (int64_t p = 0; p < job.plan.panels; ++p) {
-      const int64_t columns = job.panel_columns(p);
-      row_moments.add(moments(x + p * kPanel, columns), columns);
+  const int64_t row_bytes = cols * static_cast<int64_t>(sizeof(T));
+  const int64_t group = std::clamp(kGroupBytes / row_bytes, int64_t{1}, kGroupRows);
+  Moments found[kGroupRows];
+  Statistics values[kGroupRows];
+  for (int64_t row = begin; row < end; row += group) {
+    const int64_t count = std::min(group, end - row);
+    group_moments<T>(job, row, count, found);
+    for (int64_t r = 0; r < count; ++r) {
+      const T* x = static_cast<const T*>(job.at.x) + job.x_rows(row + r);
+      values[r] = statistics_of(job, x, found[r]);
+      put_statistics(job, row + r, values[r]);
     }
-    const Statistics values = statistics_of(job, x, row_moments.all());
-    put_statistics(job, row, values);
-    const int64_t next = cols <= kPrefetchColumns ? std::min(row + 1, end - 1) : row;
-    write_row(job, line_of<T, TOut>(job, row, next, values), 0, cols);
+    for (int64_t r = 0; r < count; ++r) {
+      const int64_t next = cols <= kPrefetchColumns ? std::min(row + r + group, end - 1) : row + r;
+      write_row(job, line_of<T, TOut>(job, row + r, next, values[r]), 0, cols);
+    }
   }
   if (job.streaming) hwy::FlushStream();
 }
@@ -381,6 +456,7 @@ void run_cpu(const Problem& problem, const Plan& plan, const Addresses& at) {
                 at,
                 static_cast<const float*>(gamma_as_is ? at.gamma : at.gamma_region),
                 static_cast<const float*>(beta_as_is ? at.beta : at.beta_region),
+                1.0 / static_cast<double>(problem.cols),
                 outputs_should_stream(y_bytes),
                 RowOffsets(problem.x, problem.row_dim),
                 RowOffsets(problem.y, problem.row_dim),

@@ -27,6 +27,7 @@ struct Options {
 Options options;
 
 constexpr DrawAttempt kOperators[] = {draw_layer_norm,
+                                      draw_embedding,
                                       draw_layer_norm_backward,
                                       draw_embedding_dense_backward,
                                       draw_scaled_masked_softmax_backward,

@@ -7,6 +7,7 @@
 
 #include "acl/acl.h"
 #include "aclnn/aclnn_base.h"
+#include "aclnnop/aclnn_embedding.h"
 #include "aclnnop/aclnn_embedding_dense_backward.h"
 #include "aclnnop/aclnn_grouped_bias_add_grad.h"
 #include "aclnnop/aclnn_layer_norm.h"
@@ -256,6 +257,7 @@ static void call_tensor_functions(void) {
 
 static void call_operator_functions(void) {
   expect(CALL(aclnnInit(NULL)), 0);
+  refuse(CALL(aclnnEmbeddingGetWorkspaceSize(NULL, NULL, NULL, NULL, NULL)), kNullPointer);
   refuse(CALL(aclnnLayerNormGetWorkspaceSize(NULL, NULL, NULL, NULL, 0.0, NULL, NULL, NULL, NULL,
                                              NULL)),
          kNullPointer);
@@ -277,6 +279,7 @@ static void call_operator_functions(void) {
   refuse(CALL(aclnnNsaCompressGradGetWorkspaceSize(NULL, NULL, NULL, NULL, 0, 0, 0, NULL, NULL,
                                                    NULL, NULL, NULL)),
          kNullPointer);
+  refuse(CALL(aclnnEmbedding(NULL, 0, NULL, NULL)), kNullPointer);
   refuse(CALL(aclnnLayerNorm(NULL, 0, NULL, NULL)), kNullPointer);
   refuse(CALL(aclnnLayerNormWithImplMode(NULL, 0, NULL, NULL)), kNullPointer);
   refuse(CALL(aclnnLayerNormBackward(NULL, 0, NULL, NULL)), kNullPointer);

@@ -167,6 +167,11 @@ aclnnStatus aclnnInit(const char* configPath);
 aclnnStatus aclnnFinalize(void);
 
 // Operators.
+aclnnStatus aclnnEmbeddingGetWorkspaceSize(const aclTensor* weight, const aclTensor* indices,
+                                           const aclTensor* out, uint64_t* workspaceSize,
+                                           aclOpExecutor** executor);
+aclnnStatus aclnnEmbedding(void* workspace, uint64_t workspaceSize, aclOpExecutor* executor,
+                           aclrtStream stream);
 aclnnStatus aclnnLayerNormGetWorkspaceSize(
     const aclTensor* input, const aclIntArray* normalizedShape, const aclTensor* weightOptional,
     const aclTensor* biasOptional, double eps, aclTensor* out, aclTensor* meanOutOptional,

@@ -3,6 +3,7 @@
 
 #include <cmath>
 
+#include "aclnnop/aclnn_embedding.h"
 #include "aclnnop/aclnn_embedding_dense_backward.h"
 #include "aclnnop/aclnn_grouped_bias_add_grad.h"
 #include "aclnnop/aclnn_layer_norm.h"
@@ -97,6 +98,21 @@ SmallProblem layer_norm_backward(Arrangement a) {
   return p;
 }
 
+SmallProblem embedding(Arrangement a) {
+  SmallProblem p;
+  p.function = "aclnnEmbedding";
+  p.folder = "embedding";
+  p.parameters = {in("weight"), in("indices"), out("out")};
+  p.tensors = {tensor({7, 24}, ACL_BF16, a), tensor({2, 5}, ACL_INT32),
+               tensor({2, 5, 24}, ACL_BF16, a)};
+  p.tensors[1]->fill({6, 1, 1, 0, 3, 6, 6, 2, 5, 1});
+  p.plan_with = [](const Handles& t, uint64_t* size, aclOpExecutor** executor) {
+    return aclnnEmbeddingGetWorkspaceSize(t[0], t[1], t[2], size, executor);
+  };
+  p.execute = aclnnEmbedding;
+  return p;
+}
+
 SmallProblem embedding_dense_backward(Arrangement a) {
   SmallProblem p;
   p.function = "aclnnEmbeddingDenseBackward";
@@ -177,7 +193,8 @@ SmallProblem nsa_compress_grad(Arrangement a) {
 }
 
 using Make = SmallProblem (*)(Arrangement);
-constexpr Make kRows[kSmallProblems] = {layer_norm,
+constexpr Make kRows[kSmallProblems] = {embedding,
+                                        layer_norm,
                                         layer_norm_with_impl_mode,
                                         layer_norm_backward,
                                         embedding_dense_backward,

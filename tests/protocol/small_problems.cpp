@@ -40,8 +40,12 @@ SmallProblem layer_norm(Arrangement a) {
   SmallProblem p;
   p.function = "aclnnLayerNorm";
   p.folder = "layer_norm";
-  p.parameters = {in("input"), optional("weightOptional"), optional("biasOptional"),
-                  out("out"),  out("meanOutOptional"),     out("rstdOutOptional")};
+  p.parameters = {in("input"),
+                  optional("weightOptional"),
+                  optional("biasOptional"),
+                  out("out"),
+                  {"meanOutOptional", true, true, false},
+                  {"rstdOutOptional", true, true, false}};
   p.tensors = {tensor({6, 20}, ACL_BF16, a),   tensor({20}, ACL_FLOAT, a),
                tensor({20}, ACL_FLOAT, a),     tensor({6, 20}, ACL_FLOAT, a),
                tensor({6, 1}, ACL_FLOAT16, a), tensor({6, 1}, ACL_FLOAT, a)};
@@ -193,15 +197,15 @@ SmallProblem nsa_compress_grad(Arrangement a) {
 }
 
 using Make = SmallProblem (*)(Arrangement);
-constexpr Make kRows[kSmallProblems] = {embedding,
-                                        layer_norm,
-                                        layer_norm_with_impl_mode,
-                                        layer_norm_backward,
+constexpr Make kRows[kSmallProblems] = {layer_norm_backward,
                                         embedding_dense_backward,
                                         scaled_masked_softmax_backward,
                                         grouped_bias_add_grad,
                                         grouped_bias_add_grad_by_sizes,
-                                        nsa_compress_grad};
+                                        nsa_compress_grad,
+                                        layer_norm,
+                                        layer_norm_with_impl_mode,
+                                        embedding};
 
 }  // namespace
 

@@ -26,16 +26,26 @@ namespace {
 
 constexpr size_t kCacheLine = 64;
 
-// Bytes from which the part of a row that has whole lines is written past the cache.
+// Bytes from which the part of a row that has whole lines is written past the cache, although its
+// ends are not.
 constexpr size_t kStreamBytes = 256;
 
 // Bytes of table rows that are on their way from memory while one is copied, and those of each row
 // that are asked for: the rest follows by itself.
 constexpr int64_t kBytesAhead = 8192;
-constexpr int64_t kMostRowsAhead = 16;
+constexpr int64_t kMostRowsAhead = 32;  // a power of two
 constexpr size_t kPrefetchBytes = 4096;
 
 constexpr int64_t kNoPosition = std::numeric_limits<int64_t>::max();
+
+// Any alignment.
+template <class Index>
+int64_t load_index(const void* indices, int64_t place) {
+  Index value;
+  std::memcpy(&value, static_cast<const char*>(indices) + place * int64_t{sizeof(value)},
+              sizeof(value));
+  return value;
+}
 
 // One run as the kernel sees it.
 struct Job {
@@ -49,25 +59,6 @@ struct Job {
   RowOffsets table_rows, y_rows, places;
   std::atomic<int64_t>& first_bad;  // position, or kNoPosition
 
-  // Any alignment.
-  int64_t index(int64_t position) const {
-    const auto* from = static_cast<const char*>(at.indices);
-    if (problem.indices.dtype == ACL_INT32) {
-      int32_t value;
-      std::memcpy(&value, from + places(position) * int64_t{sizeof(value)}, sizeof(value));
-      return value;
-    }
-    int64_t value;
-    std::memcpy(&value, from + places(position) * int64_t{sizeof(value)}, sizeof(value));
-    return value;
-  }
-  // Null: the index at this position is bad.
-  const char* table_row(int64_t position) const {
-    const int64_t row = index(position);
-    if (row < 0 || row >= problem.table_rows) return nullptr;
-    return static_cast<const char*>(at.table) + table_rows(row) * size;
-  }
-  char* y_row(int64_t position) const { return static_cast<char*>(at.y) + y_rows(position) * size; }
   void note_bad(int64_t position) const {
     int64_t lowest = first_bad.load(std::memory_order_relaxed);
     while (position < lowest &&
@@ -76,7 +67,7 @@ struct Job {
   }
 };
 
-// Zeros where `from` is null. Rows of one element do without the detour through the library's
+// Zeros where `from` is null. Small rows do without the detour through the library's
 // memcpy.
 inline void copy_or_clear(char* to, const char* from, size_t bytes) {
   if (from == nullptr) {
@@ -98,6 +89,12 @@ inline void copy_or_clear(char* to, const char* from, size_t bytes) {
       return;
     case 16:
       std::memcpy(to, from, 16);
+      return;
+    case 32:
+      std::memcpy(to, from, 32);
+      return;
+    case 64:
+      std::memcpy(to, from, 64);
       return;
     default:
       std::memcpy(to, from, bytes);
@@ -153,24 +150,64 @@ void copy_row(char* to, const char* from, const char* ahead, size_t bytes) {
   copy_or_clear(to, from, bytes);
 }
 
+// Finds the table rows of positions. Its numbers are its own, so that the copies, which may write
+// anything as far as the compiler knows, do not make it fetch them again.
+template <class Index>
+class Lookup {
+ public:
+  Lookup(const Job& job, int64_t first_byte)
+      : job_(job),
+        indices_(job.at.indices),
+        table_(static_cast<const char*>(job.at.table) + first_byte),
+        table_rows_(job.problem.table_rows),
+        row_step_(job.table_rows.stride() * job.size),
+        index_step_(job.places.stride()),
+        uniform_(job.places.uniform()) {}
+
+  // Null: the index at this position is bad.
+  const char* find(int64_t position) const {
+    const int64_t place = uniform_ ? position * index_step_ : job_.places(position);
+    const int64_t row = load_index<Index>(indices_, place);
+    if (HWY_LIKELY(row >= 0 && row < table_rows_)) return table_ + row * row_step_;
+    job_.note_bad(position);
+    return nullptr;
+  }
+
+ private:
+  const Job& job_;
+  const void* indices_;
+  const char* table_;
+  int64_t table_rows_, row_step_, index_step_;
+  bool uniform_;
+};
+
 // One task: a panel of a block of rows.
+template <class Index>
 void block(const Job& job, int64_t task) {
   const int64_t begin = task / job.plan.panels * job.plan.block_rows;
   const int64_t end = std::min(begin + job.plan.block_rows, job.problem.rows);
   const int64_t first_byte = task % job.plan.panels * kPanelBytes;
   const auto bytes = static_cast<size_t>(std::min(kPanelBytes, job.row_bytes - first_byte));
-  const bool stream = job.streaming && bytes >= kStreamBytes;
+  const bool stream = job.streaming;
+  const int64_t distance = job.ahead;
+  const bool uniform = job.y_rows.uniform();
+  const int64_t y_step = job.y_rows.stride() * job.size;
+  char* const y = static_cast<char*>(job.at.y) + first_byte;
+  const Lookup<Index> lookup(job, first_byte);
+  const char* found[kMostRowsAhead];
+  const auto slot = [](int64_t position) {
+    return static_cast<size_t>(position) % static_cast<size_t>(kMostRowsAhead);
+  };
+  for (int64_t position = begin; position < std::min(begin + distance, end); ++position) {
+    found[slot(position)] = lookup.find(position);
+  }
   for (int64_t position = begin; position < end; ++position) {
-    const char* from = job.table_row(position);
-    if (from == nullptr) {
-      job.note_bad(position);
-    } else {
-      from += first_byte;
-    }
-    const char* ahead = position + job.ahead < end ? job.table_row(position + job.ahead) : nullptr;
-    if (ahead != nullptr) ahead += first_byte;
-    char* to = job.y_row(position) + first_byte;
-    if (stream) {
+    const char* from = found[slot(position)];
+    const char* ahead = position + distance < end ? lookup.find(position + distance) : nullptr;
+    found[slot(position + distance)] = ahead;
+    char* to = y + (uniform ? position * y_step : job.y_rows(position) * job.size);
+    const bool whole_lines = (reinterpret_cast<uintptr_t>(to) | bytes) % kCacheLine == 0;
+    if (stream && (bytes >= kStreamBytes || whole_lines)) {
       stream_row(to, from, ahead, bytes);
     } else {
       copy_row(to, from, ahead, bytes);
@@ -180,7 +217,12 @@ void block(const Job& job, int64_t task) {
 }
 
 void run(const Job& job) {
-  parallel_blocks(job.plan.blocks * job.plan.panels, [&](int64_t task) { block(job, task); });
+  const int64_t tasks = job.plan.blocks * job.plan.panels;
+  if (job.problem.indices.dtype == ACL_INT32) {
+    parallel_blocks(tasks, [&](int64_t task) { block<int32_t>(job, task); });
+  } else {
+    parallel_blocks(tasks, [&](int64_t task) { block<int64_t>(job, task); });
+  }
 }
 
 }  // namespace
@@ -214,7 +256,9 @@ BadIndex run_cpu(const Problem& problem, const Plan& plan, const Addresses& at) 
   HWY_DYNAMIC_DISPATCH(run)(job);
   const int64_t position = first_bad.load();
   if (position == kNoPosition) return {-1, 0};
-  return {position, job.index(position)};
+  const int64_t place = job.places(position);
+  return {position, problem.indices.dtype == ACL_INT32 ? load_index<int32_t>(at.indices, place)
+                                                       : load_index<int64_t>(at.indices, place)};
 }
 
 }  // namespace aclgrad::embedding

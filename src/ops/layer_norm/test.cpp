@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// LayerNorm through the C interface, against the formula in double.
+// LayerNorm through the C interface, against the formula in double. Long for its error table, which
+// follows the README row by row.
 #include <gtest/gtest.h>
 
 #include <cfenv>

@@ -261,7 +261,8 @@ ACL_FUNC_VISIBILITY aclError aclrtGetDevice(int32_t* deviceId);
  * context with all its streams. Allocations live on until they are freed.
  *
  * @return 0; 107001 no such device; 107000 more resets than sets, or the last one in a blocking
- *         callback of one of the device's streams.
+ *         callback of one of the device's streams; 507015 a data error nobody was told of yet: the
+ *         device is released all the same.
  */
 ACL_FUNC_VISIBILITY aclError aclrtResetDevice(int32_t deviceId);
 
@@ -506,7 +507,12 @@ ACL_FUNC_VISIBILITY aclError aclrtCreateStreamWithConfig(aclrtStream* stream, ui
  */
 ACL_FUNC_VISIBILITY aclError aclrtDestroyStream(aclrtStream stream);
 
-/** Destroys a stream; work that has not begun is dropped. Status as for aclrtDestroyStream. */
+/**
+ * Destroys a stream; work that has not begun is dropped, data errors nobody was told of, too.
+ *
+ * @return 0; 100000 stream null; 107003 stream dead, or a context's default stream; 107000 called
+ *         in a blocking callback of the stream.
+ */
 ACL_FUNC_VISIBILITY aclError aclrtDestroyStreamForce(aclrtStream stream);
 
 /**

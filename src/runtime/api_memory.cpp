@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The C boundary: memory and data buffers.
+#include <new>
 #include <utility>
 
 #include "acl/acl.h"
@@ -54,7 +55,12 @@ Status allocate(const char* function, const char* name, MemorySpace space, size_
   }
   Status refusal = kOk;
   if (!contexts::require_current(function, refusal)) return refusal;
-  return memory::allocate(function, space, size, out);
+  try {
+    return memory::allocate(function, space, size, out);
+  } catch (const std::bad_alloc&) {  // none even for the library's notes about the allocation
+    return fail(ACL_ERROR_RT_MEMORY_ALLOCATION, "%s: no memory for size, %zu bytes", function,
+                size);
+  }
 }
 
 Status release(const char* function, const char* name, MemorySpace space, void* address) {

@@ -38,9 +38,15 @@ void relax() {
 class SignalsBlocked {
  public:
   SignalsBlocked() {
-    sigset_t all;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &saved_);
+    pthread_sigmask(SIG_SETMASK, nullptr, &saved_);
+    sigset_t blocked;
+    sigfillset(&blocked);
+    // What ends a process must find a thread that takes it, even when main has left by
+    // pthread_exit.
+    for (const int fatal : {SIGTERM, SIGINT, SIGQUIT, SIGHUP}) {
+      if (sigismember(&saved_, fatal) == 0) sigdelset(&blocked, fatal);
+    }
+    pthread_sigmask(SIG_SETMASK, &blocked, nullptr);
   }
   ~SignalsBlocked() { pthread_sigmask(SIG_SETMASK, &saved_, nullptr); }
   SignalsBlocked(const SignalsBlocked&) = delete;

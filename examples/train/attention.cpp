@@ -61,6 +61,7 @@ Attention::Attention(Operators& operators, Parameters& parameters, const ModelSi
       attention_out_(parameters.weights(prefix + "attention_out")),
       dquery_key_value_(parameters.gradients(prefix + "query_key_value")),
       dattention_out_(parameters.gradients(prefix + "attention_out")),
+      near_(s.heads * s.context * s.context),
       qkv_(tokens_ * 3 * s.width),
       dqkv_(qkv_.size()),
       scores_(tokens_ * s.heads * s.context),
@@ -85,7 +86,25 @@ Attention::Attention(Operators& operators, Parameters& parameters, const ModelSi
       keys_(operators, compression_size(s, batch), parameters.weights(prefix + "compress_keys"),
             parameters.gradients(prefix + "compress_keys")),
       values_(operators, compression_size(s, batch), parameters.weights(prefix + "compress_values"),
-              parameters.gradients(prefix + "compress_values")) {}
+              parameters.gradients(prefix + "compress_values")) {
+  prefer_near();
+}
+
+// Head h begins with a taste for what is near: e^(-distance / 4^h) before anything is learnt. The
+// operator scales the scores, so the slope is divided by its scale.
+void Attention::prefer_near() {
+  const size_t context = size_.context;
+  const double unscale = std::sqrt(static_cast<double>(size_.head_width()));
+  for (size_t head = 0; head < size_.heads; ++head) {
+    const double slope = unscale * std::pow(4.0, -static_cast<double>(head));
+    for (size_t query = 0; query < context; ++query) {
+      for (size_t key = 0; key <= query; ++key) {
+        near_[(head * context + query) * context + key] =
+            static_cast<float>(-slope * static_cast<double>(query - key));
+      }
+    }
+  }
+}
 
 // Slots that a row does not use keep zeros.
 void Attention::gather_windows(const Compression& compression, Array<float>& padded) const {
@@ -119,8 +138,10 @@ void Attention::forward(const float* x, float* stream) {
     const size_t row = i / size_.heads, head = i % size_.heads;
     const float* q = qkv_.data() + row * context * 3 * width + head * depth;
     const float* window_k = window_keys_.data() + row * slots * width + head * depth;
-    product({context, context, depth}, {q, 3 * width}, transpose(q + width, 3 * width),
-            scores_.data() + i * context * context, context);
+    float* scores = scores_.data() + i * context * context;
+    std::copy_n(near_.data() + head * context * context, context * context, scores);
+    product({context, context, depth}, {q, 3 * width}, transpose(q + width, 3 * width), scores,
+            context, Into::add);
     product({context, slots, depth}, {q, 3 * width}, transpose(window_k, width),
             window_scores_.data() + i * context * slots, slots);
   });

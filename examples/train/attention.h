@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Causal attention with a compressed branch. For each head of a row of `context` bytes
 //
-//     out = softmax(q k' / sqrt(d), causal) v  +  seen * softmax(q ck' / sqrt(d), past) cv
+//     out = softmax(q k' / sqrt(d) - distance / 4^head, causal) v  +  seen * softmax(q ck' /
+//     sqrt(d), past) cv
 //
 // where ck and cv are the row's windows of keys and values, compressed by NsaCompress inside each
 // sequence (a paragraph, or what of it lies in the row). A query sees the windows that end at or
@@ -45,6 +46,7 @@ class Attention {
  private:
   void gather_windows(const Compression& compression, Array<float>& padded) const;
   void scatter_gradients(const Array<float>& padded, Compression& compression) const;
+  void prefer_near();
   void mix_head(size_t head_of_row);
   void unmix_head(size_t head_of_row);
 
@@ -55,6 +57,7 @@ class Attention {
   const Windows& windows_;
   const float *query_key_value_, *attention_out_;
   float *dquery_key_value_, *dattention_out_;
+  std::vector<float> near_;                 // [heads, context, context], added to the scores
   Array<float> qkv_, dqkv_;                 // [tokens, 3 width]: queries, keys, values
   Array<float> scores_, shares_, dshares_;  // [batch, heads, context, context]
   Array<float> window_scores_, window_shares_, dwindow_shares_;  // [.., context, most_windows]

@@ -7,6 +7,7 @@
 
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <stdexcept>
 #include <vector>
@@ -126,6 +127,13 @@ std::vector<char> read_all(const std::string& path) {
 }
 
 }  // namespace
+
+void expect_writable(const std::string& path) {
+  if (std::filesystem::is_directory(path)) {
+    throw std::runtime_error("cannot write " + path + ": it is a folder");
+  }
+  const TemporaryFile begun(path);
+}
 
 void save_checkpoint(const std::string& path, const ModelSize& size, aclDataType dtype,
                      const Progress& progress, Parameters& parameters) {

@@ -15,6 +15,9 @@ struct Progress {
   uint64_t step = 0;  // steps done
 };
 
+// Throws where a checkpoint at `path` could not even be begun.
+void expect_writable(const std::string& path);
+
 // Throws std::runtime_error that names what went wrong; what was at `path` before is still there.
 void save_checkpoint(const std::string& path, const ModelSize& size, aclDataType dtype,
                      const Progress& progress, Parameters& parameters);

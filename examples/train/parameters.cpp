@@ -50,12 +50,12 @@ Parameters::Parameters(const ModelSize& s, aclDataType dtype) : dtype_(dtype) {
   add("position_table", {s.context, s.width}, kSmall);
   for (size_t i = 0; i < s.blocks; ++i) {
     const std::string block = "block" + std::to_string(i) + ".";
-    const auto window_mean = static_cast<float>(1.0 / static_cast<double>(s.window));
+    const double even = 1.0 / static_cast<double>(s.window);  // the mean of a window
     add(block + "attention_gamma", {s.width}, 0, 1);
     add(block + "attention_beta", {s.width}, 0);
     add(block + "query_key_value", {s.width, 3 * s.width}, fan_in(s.width));
-    add(block + "compress_keys", {s.window, s.heads}, 0.5 * window_mean, window_mean);
-    add(block + "compress_values", {s.window, s.heads}, 0.5 * window_mean, window_mean);
+    add(block + "compress_keys", {s.window, s.heads}, 0.5 * even, even);
+    add(block + "compress_values", {s.window, s.heads}, 0.5 * even, even);
     add(block + "attention_out", {s.width, s.width}, into_stream * fan_in(s.width));
     add(block + "experts_gamma", {s.width}, 0, 1);
     add(block + "experts_beta", {s.width}, 0);
@@ -76,7 +76,7 @@ Parameters::Parameters(const ModelSize& s, aclDataType dtype) : dtype_(dtype) {
 }
 
 void Parameters::add(const std::string& name, const std::vector<size_t>& dims, double spread,
-                     float mean) {
+                     double mean) {
   constexpr size_t kAlign = 16;  // floats: each parameter begins on a cache line
   Parameter p;
   p.name = name;
@@ -85,7 +85,7 @@ void Parameters::add(const std::string& name, const std::vector<size_t>& dims, d
   p.count = 1;
   for (const size_t dim : dims) p.count *= dim;
   p.spread = static_cast<float>(spread);
-  p.mean = mean;
+  p.mean = static_cast<float>(mean);
   // Matrices decay; tables, vectors and the biases of experts do not.
   const bool bias = name.ends_with("_bias") || name.ends_with("_table");
   p.decays = dims.size() > 1 && !bias;

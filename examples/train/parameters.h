@@ -69,7 +69,8 @@ class Parameters {
   std::string hash() const;
 
  private:
-  void add(const std::string& name, const std::vector<size_t>& dims, double spread, float mean = 0);
+  void add(const std::string& name, const std::vector<size_t>& dims, double spread,
+           double mean = 0);
   aclDataType dtype_;
   std::vector<Parameter> list_;
   size_t total_ = 0;

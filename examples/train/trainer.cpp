@@ -139,6 +139,9 @@ bool Trainer::print_result(double loss) const {
 }
 
 bool Trainer::run() {
+  // What cannot be written is better known before the training than after it.
+  if (!options_.save.empty()) expect_writable(options_.save);
+  if (!options_.curve.empty()) draw_curve(options_.curve, {});
   std::printf("%s: %zu bytes, %zu of them held out\n", options_.text.c_str(), text_.bytes().size(),
               text_.held_out_size());
   std::printf("%s; %zu parameters, %s\n", describe(size_).c_str(), parameters_.total(),

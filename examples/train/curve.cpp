@@ -44,11 +44,12 @@ class Picture {
             std::to_string(static_cast<long>(step)));
     }
   }
-  void level(double loss, const char* colour, const std::string& name) {
+  // `down`: how far below its line the name stands, in pixels.
+  void level(double loss, const char* colour, const std::string& name, double down) {
     line(loss, colour, " stroke-dasharray=\"6 4\"");
     char text[64];
     std::snprintf(text, sizeof(text), "%s %.3f", name.c_str(), loss);
-    label(kWidth - kRight + 6, y(loss) + 4, "start", colour, text);
+    label(kWidth - kRight + 6, y(loss) + down, "start", colour, text);
   }
   void path(const std::vector<Point>& points, const char* colour, double width) {
     out_ << "<polyline fill=\"none\" stroke=\"" << colour << "\" stroke-width=\"" << width
@@ -89,9 +90,9 @@ class Picture {
 void draw_curve(const std::string& path, const Curve& curve) {
   Picture picture(curve);
   picture.axes();
-  picture.level(curve.unigram, "#808080", "unigram entropy");
-  picture.level(curve.bigram, "#806000", "bigram entropy");
-  picture.level(curve.goal, "#008040", "goal");
+  picture.level(curve.unigram, "#808080", "unigram entropy", 4);
+  picture.level(curve.bigram, "#806000", "bigram entropy", 0);
+  picture.level(curve.goal, "#008040", "goal", 12);  // the goal is close below
   picture.path(curve.training, "#4080c0", 1);
   picture.path(curve.validation, "#c03030", 2);
   picture.dots(curve.validation, "#c03030");

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # run.sh <prefix> <text> [flags]: builds the training program against the installed toolkit, in
-# <prefix>/../train, and trains on the text. The curve of the loss and the checkpoint lie there, too.
+# <prefix>/../train, and trains on the text. The loss curve and the checkpoint lie there, too.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 prefix=$(cd "$1" && pwd)

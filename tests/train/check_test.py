@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""check_test.py <train> <zeroed_operator.so>: `train --check` passes, and fails as soon as any one of
-the five gradient operators gives zeros."""
+"""check_test.py <train> <zeroed_operator.so>: `train --check` passes, and fails as soon as any one
+of the five gradient operators gives zeros."""
 import os
 import pathlib
 import subprocess

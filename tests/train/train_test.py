@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""train_test.py <train>: the training program as a user runs it, in its small size. The same bits for
-any run and any number of threads, checkpoints that continue to the same bits, and bad input."""
+"""train_test.py <train>: the training program as a user runs it, in its small size. The same bits
+for any run and any number of threads, checkpoints that continue to the same bits, and bad input."""
 import pathlib
 import re
 import resource
@@ -54,7 +54,8 @@ class SameBits(Case):
 
     def test_bfloat16(self):
         first = self.weights("--steps", 12, "--dtype", "bf16", "--threads", 1, TEXT)
-        self.assertEqual(self.weights("--steps", 12, "--dtype", "bf16", "--threads", 2, TEXT), first)
+        second = self.weights("--steps", 12, "--dtype", "bf16", "--threads", 2, TEXT)
+        self.assertEqual(second, first)
         self.assertNotEqual(self.weights("--steps", 12, TEXT), first)
 
     def test_the_base_model(self):

@@ -177,7 +177,7 @@ def check_formulas(recorded, report):
     for name, w in weights.items():
         report.line(name, relative(gradients[name], w.grad), recorded.limit(name))
     if report.failed:
-        print("    the formulas' own differences are left out: there are other things to see to first")
+        print("    the formulas' own differences are left out: see to the others first")
         return
     weights, loss = formula_gradients(recorded, 2)
     draw = random.Random(1)

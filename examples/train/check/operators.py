@@ -151,8 +151,8 @@ class _GroupRows(torch.autograd.Function):
 
 
 class Formulas:
-    """Rounding is no formula that has a gradient. So that the numbers are the program's all the same,
-    what rounding changes is found once, and is a constant to be added from then on."""
+    """Rounding is no formula that has a gradient. So that the numbers are the program's all the
+    same, what rounding changes is found once, and is a constant to be added from then on."""
 
     def __init__(self, bf16):
         self.bf16 = bf16

@@ -12,7 +12,7 @@ const char* const kUsage =
     "Trains a byte-level transformer on the text.\n"
     "\n"
     "  --text FILE       the text, in place of the last argument\n"
-    "  --steps N         train until step N (500)\n"
+    "  --steps N         train until step N (800)\n"
     "  --size NAME       base, or small for a quick look (base)\n"
     "  --dtype NAME      fp32 or bf16; bf16 keeps FP32 master weights (fp32)\n"
     "  --threads N       threads; any number gives the same bits (all CPUs)\n"

@@ -20,7 +20,7 @@ struct Options {
   std::string text;
   std::string size = "base";
   aclDataType dtype = ACL_FLOAT;
-  uint64_t steps = 500;
+  uint64_t steps = 800;
   size_t threads = 0;  // as many as there are CPUs
   uint64_t seed = 1;
   std::string save, load, curve;

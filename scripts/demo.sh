@@ -5,12 +5,12 @@
 # runs all gradient operators on it against their references, and runs the example programs.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
-prefix=$1
+prefix=$(cd "$1" && pwd)
 text=${2:-}
 goal=()
 
 if [[ -z $text ]]; then
-  text=$prefix/../king_james_bible.txt
+  text=$(dirname "$prefix")/king_james_bible.txt
   [[ -s $text ]] || bible -f 'Gen1:1-Rev22:21' >"$text"
   goal=(--goal)  # of a text that is known, the model must have learnt enough
 fi

@@ -103,14 +103,12 @@ void write_steps(const TemporaryFolder& folder, Trainer& trainer) {
   if (!losses) throw std::runtime_error("cannot write " + folder.file("losses.txt"));
 }
 
-int run_python(const std::string& folder) {
-  const char* chosen = std::getenv("ACLGRAD_ORACLE_PYTHON");
-  std::string python = chosen == nullptr || *chosen == '\0' ? "python3" : chosen;
-  std::string script = TRAIN_CHECK_SCRIPT, argument = folder;
-  char* arguments[] = {python.data(), script.data(), argument.data(), nullptr};
+int run_script(const std::string& folder) {
+  std::string script = TRAIN_FOLDER "/check/check.sh", argument = folder;
+  char* arguments[] = {script.data(), argument.data(), nullptr};
   pid_t child = 0;
-  const int error = posix_spawnp(&child, python.c_str(), nullptr, nullptr, arguments, environ);
-  if (error != 0) throw std::runtime_error("cannot run " + python + ": " + std::strerror(error));
+  const int error = posix_spawn(&child, script.c_str(), nullptr, nullptr, arguments, environ);
+  if (error != 0) throw std::runtime_error("cannot run " + script + ": " + std::strerror(error));
   int status = 0;
   while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
   }
@@ -119,12 +117,14 @@ int run_python(const std::string& folder) {
 
 }  // namespace
 
+const char* check_text() { return TRAIN_FOLDER "/README.md"; }
+
 bool run_check(Trainer& trainer, aclDataType dtype) {
   const TemporaryFolder folder;
   write_model(folder.file("model.txt"), trainer, dtype);
   write_steps(folder, trainer);
   std::fflush(stdout);
-  return run_python(folder.path()) == 0;
+  return run_script(folder.path()) == 0;
 }
 
 }  // namespace aclgrad::train

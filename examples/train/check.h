@@ -8,6 +8,9 @@
 
 namespace aclgrad::train {
 
+// A text for the check where none is given: the program's own documentation.
+const char* check_text();
+
 // Whether everything agrees; throws where the comparison cannot be made.
 bool run_check(Trainer& trainer, aclDataType dtype);
 

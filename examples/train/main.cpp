@@ -22,7 +22,8 @@ size_t usable_cpus() {
   return known ? static_cast<size_t>(std::max(1, CPU_COUNT(&set))) : 1;
 }
 
-int run(const Options& options) {
+int run(Options options) {
+  if (options.text.empty()) options.text = check_text();
   const size_t threads = options.threads > 0 ? options.threads : usable_cpus();
   // The library reads this at its first parallel loop.
   if (options.threads > 0) setenv("ACLGRAD_THREADS", std::to_string(threads).c_str(), 1);

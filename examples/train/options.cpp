@@ -24,7 +24,8 @@ const char* const kUsage =
     "  --sample N        bytes of generated text before and after (300)\n"
     "  --goal            fail unless the validation loss is at most 0.95 of the bigram entropy\n"
     "  --check           compare gradients and losses with PyTorch, and with differences in\n"
-    "                    float64; runs ACLGRAD_ORACLE_PYTHON, or python3\n"
+    "                    float64, on the text or on this program's documentation; runs the\n"
+    "                    python ACLGRAD_ORACLE_PYTHON, or one that is found to have PyTorch\n"
     "  --help            this text\n";
 
 namespace {
@@ -114,7 +115,7 @@ Options parse_options(const std::vector<std::string>& arguments) {
     }
   }
   if (options.help) return options;
-  if (options.text.empty()) throw UsageError("the text to train on is missing");
+  if (options.text.empty() && !options.check) throw UsageError("the text to train on is missing");
   if (options.save_every > 0 && options.save.empty()) {
     throw UsageError("--save-every needs --save");
   }

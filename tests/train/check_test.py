@@ -23,6 +23,7 @@ class Check(unittest.TestCase):
         result = check()
         self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
         self.assertIn("check: all agree", result.stdout)
+        self.assertIn("went to the same expert", result.stdout)
         self.assertNotIn("OFF", result.stdout)
 
     def test_passes_in_bfloat16(self):

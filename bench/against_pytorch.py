@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""against_pytorch.py [problem...]: the five operators against PyTorch 2.13 on the CPU, in one process.
+"""against_pytorch.py [problem...]: the operators against PyTorch 2.13 on the CPU, in one process.
 
 Inputs are contiguous and at least 64 MB. PyTorch is called at its best: where there are several ways
 to write an operator the fastest counts, and its heap is warm (memory never goes back to the system;
@@ -89,6 +89,20 @@ def scaled_masked_softmax_backward(dtype, batch, heads, rows, cols):
                        "softmax backward, mul_ by scale or 0": by_factors}
 
 
+def scaled_masked_softmax(dtype, batch, heads, rows, cols):
+    x = normal((batch, heads, rows, cols), dtype)
+    mask = torch.ones(rows, cols, dtype=torch.bool).triu(1).expand(batch, 1, rows, cols).contiguous()
+    scale = 0.125
+    shift = torch.where(mask, -10000.0, 0.0).to(dtype)
+    out = [torch.empty_like(x)]
+    ours = aclnn.Prepared("aclnnScaledMaskedSoftmax", x, mask, scale, False, out[0])
+    return ours, out, {
+        "mul, masked_fill_, softmax": lambda: [
+            torch.softmax((x * scale).masked_fill_(mask, -10000.0), -1)],
+        "add to 0 or -10000, softmax": lambda: [
+            torch.softmax(torch.add(shift, x, alpha=scale), -1)]}
+
+
 def grouped_bias_add_grad(dtype, rows, width, groups, giant=False):
     grad = normal((rows, width), dtype)
     ends = [0] * (groups // 2) + [rows] * (groups - groups // 2) if giant else [
@@ -133,6 +147,25 @@ def nsa_compress_grad(dtype, tokens, heads, width, block, stride):
     return ours, out, {"unfold and einsum": by_unfold, "slices for each part": by_parts}
 
 
+def nsa_compress(dtype, tokens, heads, width, block, stride):
+    windows = (tokens - block) // stride + 1
+    x, w = normal((tokens, heads, width), dtype), normal((block, heads), dtype, 2)
+    out = [torch.empty(windows, heads, width, dtype=dtype)]
+    ours = aclnn.Prepared("aclnnNsaCompress", x, w, [tokens], "TND", block, stride, 0, out[0])
+
+    def by_parts():  # a window is block/stride parts; each part of all windows is one slice
+        result = torch.zeros_like(out[0])
+        parts = x.view(tokens // stride, stride, heads, width)
+        weights = w.view(block // stride, stride, heads)
+        for part in range(block // stride):
+            result += torch.einsum("ijnd,jn->ind", parts[part:part + windows], weights[part])
+        return [result]
+
+    return ours, out, {
+        "unfold and einsum": lambda: [torch.einsum("inej,jn->ine", x.unfold(0, block, stride), w)],
+        "slices for each part": by_parts}
+
+
 PROBLEMS = {
     "layer_norm_backward": (layer_norm_backward, ("f32", "f16", "bf16"), {
         "8192x4096": (8192, 4096), "4096x12288": (4096, 12288), "65536x768": (65536, 768),
@@ -147,6 +180,13 @@ PROBLEMS = {
         "32768x2880/g32": (32768, 2880, 32), "32768x2880/g2048": (32768, 2880, 2048),
         "32768x2880/g2048/giant": (32768, 2880, 2048, True)}),
     "nsa_compress_grad": (nsa_compress_grad, ("f16", "bf16"), {
+        "65536x4x128/l32/d16": (65536, 4, 128, 32, 16),
+        "65536x4x128/l64/d16": (65536, 4, 128, 64, 16),
+        "65536x4x192/l128/d16": (65536, 4, 192, 128, 16)}),
+    "scaled_masked_softmax": (scaled_masked_softmax, ("f32", "f16", "bf16"), {
+        "8x16x512x512": (8, 16, 512, 512), "96x12x197x197": (96, 12, 197, 197),
+        "4x4x1024x2048": (4, 4, 1024, 2048)}),
+    "nsa_compress": (nsa_compress, ("f16", "bf16"), {
         "65536x4x128/l32/d16": (65536, 4, 128, 32, 16),
         "65536x4x128/l64/d16": (65536, 4, 128, 64, 16),
         "65536x4x192/l128/d16": (65536, 4, 192, 128, 16)}),

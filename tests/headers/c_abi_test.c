@@ -10,7 +10,9 @@
 #include "aclnnop/aclnn_embedding_dense_backward.h"
 #include "aclnnop/aclnn_grouped_bias_add_grad.h"
 #include "aclnnop/aclnn_layer_norm_backward.h"
+#include "aclnnop/aclnn_nsa_compress.h"
 #include "aclnnop/aclnn_nsa_compress_grad.h"
+#include "aclnnop/aclnn_scaled_masked_softmax.h"
 #include "aclnnop/aclnn_scaled_masked_softmax_backward.h"
 
 enum {
@@ -264,18 +266,24 @@ static void call_operator_functions(void) {
   refuse(CALL(aclnnScaledMaskedSoftmaxBackwardGetWorkspaceSize(NULL, NULL, NULL, 0.0, false, NULL,
                                                                NULL, NULL)),
          kNullPointer);
+  refuse(CALL(aclnnScaledMaskedSoftmaxGetWorkspaceSize(NULL, NULL, 0.0, false, NULL, NULL, NULL)),
+         kNullPointer);
   refuse(CALL(aclnnGroupedBiasAddGradGetWorkspaceSize(NULL, NULL, NULL, NULL, NULL)), kNullPointer);
   refuse(CALL(aclnnGroupedBiasAddGradV2GetWorkspaceSize(NULL, NULL, 0, NULL, NULL, NULL)),
          kNullPointer);
   refuse(CALL(aclnnNsaCompressGradGetWorkspaceSize(NULL, NULL, NULL, NULL, 0, 0, 0, NULL, NULL,
                                                    NULL, NULL, NULL)),
          kNullPointer);
+  refuse(CALL(aclnnNsaCompressGetWorkspaceSize(NULL, NULL, NULL, NULL, 0, 0, 0, NULL, NULL, NULL)),
+         kNullPointer);
   refuse(CALL(aclnnLayerNormBackward(NULL, 0, NULL, NULL)), kNullPointer);
   refuse(CALL(aclnnEmbeddingDenseBackward(NULL, 0, NULL, NULL)), kNullPointer);
   refuse(CALL(aclnnScaledMaskedSoftmaxBackward(NULL, 0, NULL, NULL)), kNullPointer);
+  refuse(CALL(aclnnScaledMaskedSoftmax(NULL, 0, NULL, NULL)), kNullPointer);
   refuse(CALL(aclnnGroupedBiasAddGrad(NULL, 0, NULL, NULL)), kNullPointer);
   refuse(CALL(aclnnGroupedBiasAddGradV2(NULL, 0, NULL, NULL)), kNullPointer);
   refuse(CALL(aclnnNsaCompressGrad(NULL, 0, NULL, NULL)), kNullPointer);
+  refuse(CALL(aclnnNsaCompress(NULL, 0, NULL, NULL)), kNullPointer);
   expect(CALL(aclnnFinalize()), 0);
   expect(CALL(aclnnFinalize()), 0);
 }

@@ -9,7 +9,9 @@
 #include "aclnnop/aclnn_embedding_dense_backward.h"
 #include "aclnnop/aclnn_grouped_bias_add_grad.h"
 #include "aclnnop/aclnn_layer_norm_backward.h"
+#include "aclnnop/aclnn_nsa_compress.h"
 #include "aclnnop/aclnn_nsa_compress_grad.h"
+#include "aclnnop/aclnn_scaled_masked_softmax.h"
 #include "aclnnop/aclnn_scaled_masked_softmax_backward.h"
 
 #ifdef __cplusplus
@@ -185,6 +187,12 @@ aclnnStatus aclnnScaledMaskedSoftmaxBackwardGetWorkspaceSize(
     bool fixTriuMask, aclTensor* out, uint64_t* workspaceSize, aclOpExecutor** executor);
 aclnnStatus aclnnScaledMaskedSoftmaxBackward(void* workspace, uint64_t workspaceSize,
                                              aclOpExecutor* executor, aclrtStream stream);
+aclnnStatus aclnnScaledMaskedSoftmaxGetWorkspaceSize(const aclTensor* x, const aclTensor* mask,
+                                                     double scale, bool fixedTriuMask, aclTensor* y,
+                                                     uint64_t* workspaceSize,
+                                                     aclOpExecutor** executor);
+aclnnStatus aclnnScaledMaskedSoftmax(void* workspace, uint64_t workspaceSize,
+                                     aclOpExecutor* executor, aclrtStream stream);
 aclnnStatus aclnnGroupedBiasAddGradGetWorkspaceSize(const aclTensor* gradY,
                                                     const aclTensor* groupIdxOptional,
                                                     aclTensor* out, uint64_t* workspaceSize,
@@ -205,6 +213,14 @@ aclnnStatus aclnnNsaCompressGradGetWorkspaceSize(
     const aclTensor* weightGradOut, uint64_t* workspaceSize, aclOpExecutor** executor);
 aclnnStatus aclnnNsaCompressGrad(void* workspace, uint64_t workspaceSize, aclOpExecutor* executor,
                                  aclrtStream stream);
+aclnnStatus aclnnNsaCompressGetWorkspaceSize(const aclTensor* input, const aclTensor* weight,
+                                             const aclIntArray* actSeqLenOptional,
+                                             char* layoutOptional, int64_t compressBlockSize,
+                                             int64_t compressStride, int64_t actSeqLenType,
+                                             aclTensor* output, uint64_t* workspaceSize,
+                                             aclOpExecutor** executor);
+aclnnStatus aclnnNsaCompress(void* workspace, uint64_t workspaceSize, aclOpExecutor* executor,
+                             aclrtStream stream);
 
 #ifdef __cplusplus
 }

@@ -6,7 +6,9 @@
 #include "aclnnop/aclnn_embedding_dense_backward.h"
 #include "aclnnop/aclnn_grouped_bias_add_grad.h"
 #include "aclnnop/aclnn_layer_norm_backward.h"
+#include "aclnnop/aclnn_nsa_compress.h"
 #include "aclnnop/aclnn_nsa_compress_grad.h"
+#include "aclnnop/aclnn_scaled_masked_softmax.h"
 #include "aclnnop/aclnn_scaled_masked_softmax_backward.h"
 
 namespace aclgrad::test {
@@ -95,6 +97,22 @@ SmallProblem scaled_masked_softmax_backward(Arrangement a) {
   return p;
 }
 
+SmallProblem scaled_masked_softmax(Arrangement a) {
+  SmallProblem p;
+  p.function = "aclnnScaledMaskedSoftmax";
+  p.folder = "scaled_masked_softmax";
+  p.parameters = {in("x"), in("mask"), out("y")};
+  p.tensors = {tensor({2, 3, 5, 24}, ACL_FLOAT, a), tensor({2, 1, 5, 24}, ACL_BOOL),
+               tensor({2, 3, 5, 24}, ACL_FLOAT, a)};
+  p.tensors[1]->fill_integers(9, 0, 1);
+  p.plan_with = [](const Handles& t, uint64_t* size, aclOpExecutor** executor) {
+    return aclnnScaledMaskedSoftmaxGetWorkspaceSize(t[0], t[1], 0.25, false, writable(t[2]), size,
+                                                    executor);
+  };
+  p.execute = aclnnScaledMaskedSoftmax;
+  return p;
+}
+
 SmallProblem grouped_bias_add_grad(Arrangement a) {
   SmallProblem p;
   p.function = "aclnnGroupedBiasAddGrad";
@@ -142,10 +160,33 @@ SmallProblem nsa_compress_grad(Arrangement a) {
   return p;
 }
 
+SmallProblem nsa_compress(Arrangement a) {
+  SmallProblem p;
+  p.function = "aclnnNsaCompress";
+  p.folder = "nsa_compress";
+  p.parameters = {in("input"), in("weight"), out("output")};
+  p.tensors = {tensor({100, 2, 16}, ACL_BF16, a), tensor({32, 2}, ACL_BF16, a),
+               tensor({4, 2, 16}, ACL_BF16, a)};
+  const auto ends = std::make_shared<IntArray>(Dims{48, 50, 100});  // 2, 0 and 2 windows
+  p.arrays = {ends};
+  p.plan_with = [ends](const Handles& t, uint64_t* size, aclOpExecutor** executor) {
+    char layout[] = "TND";
+    return aclnnNsaCompressGetWorkspaceSize(t[0], t[1], ends->handle(), layout, 32, 16, 0,
+                                            writable(t[2]), size, executor);
+  };
+  p.execute = aclnnNsaCompress;
+  return p;
+}
+
 using Make = SmallProblem (*)(Arrangement);
-constexpr Make kRows[kSmallProblems] = {
-    layer_norm_backward,   embedding_dense_backward,       scaled_masked_softmax_backward,
-    grouped_bias_add_grad, grouped_bias_add_grad_by_sizes, nsa_compress_grad};
+constexpr Make kRows[kSmallProblems] = {layer_norm_backward,
+                                        embedding_dense_backward,
+                                        scaled_masked_softmax_backward,
+                                        grouped_bias_add_grad,
+                                        grouped_bias_add_grad_by_sizes,
+                                        nsa_compress_grad,
+                                        scaled_masked_softmax,
+                                        nsa_compress};
 
 }  // namespace
 

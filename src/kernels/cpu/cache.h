@@ -1,15 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-// When outputs should bypass the caches.
+// Cache lines, and when outputs should bypass the caches.
 #ifndef ACLGRAD_KERNELS_CPU_CACHE_H_
 #define ACLGRAD_KERNELS_CPU_CACHE_H_
 
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <cstdio>
 
 namespace aclgrad {
+
+// Bytes of a cache line.
+inline constexpr size_t kLineBytes = 64;
 
 // An ordinary store first reads the line it overwrites; a streaming store does not (a copy moves 2
 // instead of 3 streams: 1.27x on a 2-core Zen 5), but throws away what the cache could have kept.

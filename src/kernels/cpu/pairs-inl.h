@@ -84,10 +84,9 @@ HWY_INLINE VecU32 rounded_to_upper_half(VecF32 v) {
 #endif
 }
 
-// Stores thirty-two elements as store16 would each of them; `streaming`: past the caches, p must be
-// aligned to thirty-two elements then.
-HWY_INLINE void store_pair(Pair pair, bfloat16_t* p, bool streaming) {
-  if (HWY_UNLIKELY(may_have_nan(pair))) make_nans_canonical(pair);
+// Stores thirty-two elements, none of which is a NaN other than the canonical one; `streaming`:
+// past the caches, p must be aligned to thirty-two elements then.
+HWY_INLINE void store_clean_pair(const Pair& pair, bfloat16_t* p, bool streaming) {
 #if HWY_TARGET == HWY_SCALAR
   static_cast<void>(streaming);
   for (size_t i = 0; i < kLanes; ++i) {
@@ -111,9 +110,8 @@ HWY_INLINE void store_pair(Pair pair, bfloat16_t* p, bool streaming) {
 #endif
 }
 
-HWY_INLINE void store_pair(Pair pair, float16_t* p, bool streaming) {
+HWY_INLINE void store_clean_pair(const Pair& pair, float16_t* p, bool streaming) {
 #if HWY_NATIVE_FMA && (HWY_ARCH_X86 || HWY_ARCH_ARM_A64)
-  if (HWY_UNLIKELY(may_have_nan(pair))) make_nans_canonical(pair);
   const hn::Rebind<hwy::float16_t, TagF32> d16;
   const auto put = [&](VecF32 v, float16_t* at) HWY_ATTR {
     auto* bits = reinterpret_cast<uint16_t*>(at);
@@ -131,6 +129,13 @@ HWY_INLINE void store_pair(Pair pair, float16_t* p, bool streaming) {
   store16(pair.first, p);
   store16(pair.second, p + kLanes);
 #endif
+}
+
+// The same for any elements: as store16 would store each of them.
+template <class T>
+HWY_INLINE void store_pair(Pair pair, T* p, bool streaming) {
+  if (HWY_UNLIKELY(may_have_nan(pair))) make_nans_canonical(pair);
+  store_clean_pair(pair, p, streaming);
 }
 
 }  // namespace

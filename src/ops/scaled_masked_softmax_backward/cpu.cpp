@@ -20,16 +20,13 @@
 #include <hwy/foreach_target.h>
 
 #include "kernels/cpu/lanes-inl.h"
+#include "kernels/cpu/stage-inl.h"
 #include "kernels/cpu/sums-inl.h"
 
 #ifndef ACLGRAD_OPS_SCALED_MASKED_SOFTMAX_BACKWARD_CPU_SHARED_
 #define ACLGRAD_OPS_SCALED_MASKED_SOFTMAX_BACKWARD_CPU_SHARED_
 namespace aclgrad::scaled_masked_softmax_backward {
 namespace {
-
-// Bytes of a cache line, and of a Stage, which shares L1 with two rows.
-constexpr size_t kLine = 64;
-constexpr size_t kStageBytes = 8192;
 
 // A row that begins and ends within a line costs a reading of the line it shares with the next one:
 // too much if it has fewer lines than this.
@@ -288,74 +285,6 @@ HWY_INLINE void write32(const Row<bfloat16_t>& row, size_t at, const Terms& term
 #endif
 }
 
-template <class T>
-HWY_INLINE bool begins_line(const T* p) {
-  return reinterpret_cast<uintptr_t>(p) % kLine == 0;
-}
-
-// Rows of dx that follow each other in memory, gathered until whole lines can be written.
-template <class T>
-class Stage {
- public:
-  explicit Stage(bool streaming) : streaming_(streaming) {}
-
-  // Where the elements for [at, at + count) belong. The sixteen behind them
-  // may be overwritten. They count as present at once.
-  HWY_INLINE T* room(T* at, size_t count) {
-    if (HWY_UNLIKELY(at != next_ + filled_)) {
-      flush();
-      next_ = at;
-    }
-    if (HWY_UNLIKELY(filled_ + count > kElements)) drain();
-    T* out = values_ + filled_;
-    filled_ += count;
-    return out;
-  }
-
-  void flush() {
-    drain();
-    copy(values_, next_, filled_);
-    next_ += filled_;
-    filled_ = 0;
-  }
-
- private:
-  static constexpr size_t kElements = kStageBytes / sizeof(T);
-  static constexpr size_t kLineElements = kLine / sizeof(T);
-
-  static void copy(const T* from, T* to, size_t count) {
-    if (count != 0) std::memcpy(static_cast<void*>(to), from, count * sizeof(T));
-  }
-
-  // Writes whole lines and keeps what is left.
-  void drain() {
-    size_t at = 0;
-    if (!streaming_) {
-      at = filled_;
-      copy(values_, next_, at);
-    } else if (filled_ >= kLineElements) {
-      const size_t over = reinterpret_cast<uintptr_t>(next_) / sizeof(T) % kLineElements;
-      if (over != 0) at = kLineElements - over;
-      copy(values_, next_, at);
-      for (; at + kLineElements <= filled_; at += kLineElements) {
-        const auto* from = reinterpret_cast<const float*>(values_ + at);
-        auto* to = reinterpret_cast<float*>(next_ + at);
-        for (size_t i = 0; i < kLanes; i += kPartLanes) {
-          hn::Stream(hn::LoadU(TagF32(), from + i), TagF32(), to + i);
-        }
-      }
-      std::memmove(static_cast<void*>(values_), values_ + at, (filled_ - at) * sizeof(T));
-    }
-    next_ += at;
-    filled_ -= at;
-  }
-
-  alignas(kLine) T values_[kElements + kLanes];
-  T* next_ = nullptr;
-  size_t filled_ = 0;
-  bool streaming_;
-};
-
 // A row of at most 16 V elements, V = 1 or 2, that stays in registers between its two visits. The
 // second vector ends with the row and counts what the first one left out. kWhole: sixteen elements
 // may be read, always so when V = 2.
@@ -432,7 +361,7 @@ void small_run(const Job& job, const Row<T>& first, const Steps& steps, Stage<T>
 template <class T>
 HWY_INLINE void store_part(const F32x16& v, size_t begin, size_t end, T* to) {
   // Not by a masked store: on Zen 4 that made rows of 197 four times slower.
-  alignas(kLine) T buffer[kLanes];
+  alignas(kLineBytes) T buffer[kLanes];
   store16(v, buffer);
   std::memcpy(static_cast<void*>(to + begin), buffer + begin, (end - begin) * sizeof(T));
 }
@@ -442,7 +371,7 @@ HWY_INLINE void store_part(const F32x16& v, size_t begin, size_t end, T* to) {
 template <bool kStream, class T>
 HWY_INLINE size_t write_vectors(const Row<T>& row, size_t at, size_t cols, const Terms& terms,
                                 bool clean, T* to) {
-  constexpr size_t kLineElements = kLine / sizeof(T);
+  constexpr size_t kLineElements = kLineBytes / sizeof(T);
   if (clean) {
     for (; at + 2 * kLanes <= cols; at += 2 * kLanes) {
       for (size_t line = 0; line < 2 * kLanes; line += kLineElements) {
@@ -474,7 +403,7 @@ void write_dx(Row<T> row, size_t cols, Terms terms, bool clean, T* to) {
 // are stored to the byte: a line that is on its way to memory should not be touched again.
 template <class T>
 void stream_dx(Row<T> row, size_t cols, Terms terms, bool clean) {
-  constexpr size_t kLineElements = kLine / sizeof(T);
+  constexpr size_t kLineElements = kLineBytes / sizeof(T);
   const F32x16 last = dx16(row, cols - kLanes, terms);
   const size_t over = reinterpret_cast<uintptr_t>(row.dx) / sizeof(T) % kLineElements;
   const size_t before = over == 0 ? 0 : kLineElements - over;
@@ -518,7 +447,7 @@ void long_run(const Job& job, const Row<T>& first, const Steps& steps, Stage<T>*
     const bool clean = job.clean && std::isfinite(now.sum);
     if (stage != nullptr) {
       write_dx(row, job.cols, terms, clean, stage->room(row.dx, job.cols));
-    } else if (job.streaming && row_bytes >= kFewLines * kLine) {
+    } else if (job.streaming && row_bytes >= kFewLines * kLineBytes) {
       stream_dx(row, job.cols, terms, clean);
     } else {
       write_dx(row, job.cols, terms, clean, row.dx);
@@ -532,7 +461,7 @@ void block(const Job& job, int64_t index) {
   const Row<T> first = locate<T>(job, index, nest);
   const Steps& run = nest.loops[2];
   const bool is_small = job.cols <= 2 * kLanes;
-  const bool few_lines = job.cols * sizeof(T) < kFewLines * kLine;
+  const bool few_lines = job.cols * sizeof(T) < kFewLines * kLineBytes;
   const bool dense = run.count == 1 || run.dx == static_cast<int64_t>(job.cols);
   const bool staged = dense && (job.streaming ? is_small || few_lines : job.cols < kLanes);
   Stage<T> stage(job.streaming);

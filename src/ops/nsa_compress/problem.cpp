@@ -1,0 +1,263 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "ops/nsa_compress/problem.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <memory>
+#include <string>
+
+#include "base/checked.h"
+#include "base/verbose.h"
+#include "kernels/cpu/target.h"
+#include "ops/nsa_compress/tree.h"
+#include "tensor/check.h"
+#include "tensor/launch.h"
+#include "tensor/operand.h"
+
+namespace aclgrad::nsa_compress {
+namespace {
+
+constexpr const char* kOp = "aclnnNsaCompress";
+
+// Everything phase one reads of the arguments.
+struct Inputs {
+  Operand x, w, y;
+  std::vector<int64_t> ends;
+};
+
+// In the order of the signature.
+std::array<const Operand*, 3> tensors(const Inputs& in) { return {&in.x, &in.w, &in.y}; }
+
+Status check_null(const Arguments& in) {
+  if (Status s = check::not_null(kOp, "input", in.input)) return s;
+  if (Status s = check::not_null(kOp, "weight", in.weight)) return s;
+  if (Status s = check::not_null(kOp, "output", in.output)) return s;
+  return check_outputs(kOp, in.workspace_size, in.executor);
+}
+
+Status read_handles(const Arguments& in, Inputs& out) {
+  if (Status s = read_tensor(kOp, "input", in.input, out.x)) return s;
+  if (Status s = read_tensor(kOp, "weight", in.weight, out.w)) return s;
+  if (Status s = read_int_array(kOp, "actSeqLenOptional", in.act_seq_len, out.ends)) return s;
+  return read_tensor(kOp, "output", in.output, out.y);
+}
+
+Status check_dtypes(const Inputs& in) {
+  if (Status s = check::dtype(kOp, in.x, {ACL_FLOAT16, ACL_BF16})) return s;
+  if (Status s = check::same_dtype(kOp, in.w, in.x)) return s;
+  return check::same_dtype(kOp, in.y, in.x);
+}
+
+Status check_ranks(const Inputs& in) {
+  for (const Operand* operand : tensors(in)) {
+    const uint64_t rank = operand == &in.w ? 2 : 3;
+    if (Status s = check::rank(kOp, *operand, rank, rank)) return s;
+  }
+  return kOk;
+}
+
+// What the tensors' shapes say about each other.
+Status check_shapes(const Inputs& in) {
+  if (in.x.dim(1) > kMostHeads) {
+    return fail(kParamInvalid, "%s: input has shape %s; expected a second dim of at most %lld", kOp,
+                shape_text(in.x).c_str(), static_cast<long long>(kMostHeads));
+  }
+  if (in.x.dim(2) % kGroup != 0 || in.x.dim(2) > kMostWidth) {
+    return fail(kParamInvalid,
+                "%s: input has shape %s; expected a last dim that is a multiple of 16 and at most "
+                "%lld",
+                kOp, shape_text(in.x).c_str(), static_cast<long long>(kMostWidth));
+  }
+  if (in.w.dim(1) != in.x.dim(1)) {
+    return fail(
+        kParamInvalid,
+        "%s: weight has shape %s; expected [compressBlockSize,%lld], the last dim being the "
+        "second of input %s",
+        kOp, shape_text(in.w).c_str(), static_cast<long long>(in.x.dim(1)),
+        shape_text(in.x).c_str());
+  }
+  if (in.y.dim(1) != in.x.dim(1) || in.y.dim(2) != in.x.dim(2)) {
+    return fail(
+        kParamInvalid,
+        "%s: output has shape %s; expected [windows,%lld,%lld], the last two dims being those of "
+        "input %s",
+        kOp, shape_text(in.y).c_str(), static_cast<long long>(in.x.dim(1)),
+        static_cast<long long>(in.x.dim(2)), shape_text(in.x).c_str());
+  }
+  return kOk;
+}
+
+Status check_attributes(const Arguments& in) {
+  const auto check_multiple = [](const char* name, int64_t value) -> Status {
+    if (value > 0 && value % kGroup == 0) return kOk;
+    return fail(kParamInvalid, "%s: %s is %lld; expected a positive multiple of 16", kOp, name,
+                static_cast<long long>(value));
+  };
+  if (Status s = check_multiple("compressBlockSize", in.compress_block_size)) return s;
+  if (Status s = check_multiple("compressStride", in.compress_stride)) return s;
+  if (in.compress_block_size < in.compress_stride) {
+    return fail(
+        kParamInvalid, "%s: compressBlockSize is %lld; expected at least compressStride %lld", kOp,
+        static_cast<long long>(in.compress_block_size), static_cast<long long>(in.compress_stride));
+  }
+  if (in.compress_block_size > kLongestWindow) {
+    return fail(kParamInvalid, "%s: compressBlockSize is %lld; expected at most %lld", kOp,
+                static_cast<long long>(in.compress_block_size),
+                static_cast<long long>(kLongestWindow));
+  }
+  if (in.act_seq_len_type != 0) {
+    return fail(kParamInvalid,
+                "%s: actSeqLenType is %lld; expected 0 (cumulative ends), only 0 is supported at "
+                "present",
+                kOp, static_cast<long long>(in.act_seq_len_type));
+  }
+  if (in.layout != nullptr && std::strcmp(in.layout, "TND") != 0) {
+    return fail(kParamInvalid, "%s: layoutOptional is \"%.32s\"; expected null or \"TND\"", kOp,
+                in.layout);
+  }
+  return kOk;
+}
+
+Status check_ends(const Inputs& in) {
+  if (in.ends.empty()) {
+    return fail(kParamInvalid,
+                "%s: actSeqLenOptional is null or empty; expected the cumulative ends of the "
+                "sequences",
+                kOp);
+  }
+  int64_t before = 0;
+  for (size_t i = 0; i < in.ends.size(); ++i) {
+    const int64_t end = in.ends[i];
+    if (end < before) {
+      return fail(kParamInvalid,
+                  "%s: actSeqLenOptional[%zu] is %lld; expected at least %lld, the ends may "
+                  "be neither negative nor decreasing",
+                  kOp, i, static_cast<long long>(end), static_cast<long long>(before));
+    }
+    before = end;
+  }
+  if (before > in.x.dim(0)) {
+    return fail(kParamInvalid,
+                "%s: actSeqLenOptional[%zu] is %lld; expected at most %lld, the tokens of "
+                "input %s",
+                kOp, in.ends.size() - 1, static_cast<long long>(before),
+                static_cast<long long>(in.x.dim(0)), shape_text(in.x).c_str());
+  }
+  return kOk;
+}
+
+// The dims that depend on attributes and on the list.
+Status check_counts(const Arguments& arguments, const Inputs& in, int64_t windows) {
+  const std::array<int64_t, 2> weight = {arguments.compress_block_size, in.x.dim(1)};
+  if (Status s = check::shape(kOp, in.w, weight, "compressBlockSize and the second of input")) {
+    return s;
+  }
+  const std::array<int64_t, 3> output = {windows, in.x.dim(1), in.x.dim(2)};
+  return check::shape(kOp, in.y, output, "the number of windows and the last two of input");
+}
+
+// All checks but those of the launch; the sequences are found on the way.
+Status check_all(const Arguments& arguments, Inputs& in, Problem& problem) {
+  if (Status s = check_null(arguments)) return s;
+  if (Status s = read_handles(arguments, in)) return s;
+  if (Status s = check_dtypes(in)) return s;
+  for (const Operand* operand : tensors(in)) {
+    if (Status s = check::format(kOp, *operand)) return s;
+  }
+  if (Status s = check_ranks(in)) return s;
+  if (Status s = check_shapes(in)) return s;
+  if (Status s = check_attributes(arguments)) return s;
+  if (Status s = check_ends(in)) return s;
+  problem.tokens = in.x.dim(0);
+  problem.heads = in.x.dim(1);
+  problem.width = in.x.dim(2);
+  problem.window = arguments.compress_block_size;
+  problem.step = arguments.compress_stride;
+  place_windows(problem, in.ends);
+  if (Status s = check_counts(arguments, in, problem.windows)) return s;
+  for (const Operand* operand : tensors(in)) {
+    if (Status s = check::sizes(kOp, *operand)) return s;
+  }
+  return kOk;
+}
+
+// "nsa_compress/bf16/65536x4x128-l32-d16", and "-s8" for eight sequences.
+std::string problem_name(const Problem& problem, size_t sequences) {
+  std::string name = std::string("nsa_compress/") + dtype_short_name(problem.x.dtype) + "/" +
+                     std::to_string(problem.tokens) + "x" + std::to_string(problem.heads) + "x" +
+                     std::to_string(problem.width) + "-l" + std::to_string(problem.window) + "-d" +
+                     std::to_string(problem.step);
+  if (sequences != 1) name += "-s" + std::to_string(sequences);
+  return name;
+}
+
+// x (covered rows), y, w.
+int64_t bytes_moved(const Problem& problem) {
+  int64_t covered = 0;
+  for (const Sequence& sequence : problem.sequences) {
+    covered += (sequence.windows - 1) * problem.step + problem.window;
+  }
+  const int64_t row = problem.heads * problem.width;
+  const int64_t elements = (covered + problem.windows) * row + problem.window * problem.heads;
+  return elements * static_cast<int64_t>(sizeof(uint16_t));
+}
+
+}  // namespace
+
+void place_windows(Problem& problem, const std::vector<int64_t>& ends) {
+  int64_t begin = 0;
+  for (const int64_t end : ends) {
+    const int64_t length = end - begin;
+    if (length >= problem.window) {
+      const int64_t windows = (length - problem.window) / problem.step + 1;
+      problem.sequences.push_back({begin, problem.windows, windows});
+      problem.windows += windows;
+    }
+    begin = end;
+  }
+}
+
+Plan make_plan(const Problem& problem) {
+  Plan plan;
+  plan.block_heads = std::clamp<int64_t>(kTileColumns / problem.width, 1, problem.heads);
+  plan.head_blocks = ceil_div(problem.heads, plan.block_heads);
+  plan.block_heads = ceil_div(problem.heads, plan.head_blocks);
+  const int64_t shared = problem.window - problem.step;
+  const int64_t tokens =
+      std::max(kBlockElements / (plan.block_heads * problem.width), kSharedPart * shared);
+  plan.block_windows = ceil_div(tokens, problem.step);
+  plan.window_blocks = ceil_div(problem.windows, plan.block_windows);
+  return plan;
+}
+
+Status parse(const Arguments& arguments, Launch& launch) {
+  Inputs in;
+  const auto problem = std::make_shared<Problem>();
+  if (Status s = check_all(arguments, in, *problem)) return s;
+
+  const int x = launch.input(in.x, rows_of(1));
+  const int w = launch.input(in.w, kAnyStrides);
+  const int y = launch.output(in.y, rows_of(1));
+  problem->x = launch.view(x);
+  problem->w = launch.view(w);
+  problem->y = launch.view(y);
+
+  if (aclgrad_verbose()) {
+    launch.describe(problem_name(*problem, in.ends.size()), bytes_moved(*problem),
+                    aclgrad_active_target());
+  }
+  if (in.y.numel() == 0) return kOk;
+
+  const Plan plan = make_plan(*problem);
+  launch.call([=, problem = std::shared_ptr<const Problem>(problem)](const Run& run) {
+    Addresses at;
+    at.x = run.address(x);
+    at.w = run.address(w);
+    at.y = run.address(y);
+    run_cpu(*problem, plan, at);
+  });
+  return kOk;
+}
+
+}  // namespace aclgrad::nsa_compress

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+// The reduction tree of NsaCompress: numbers that decide the order of additions, hence the bits.
+//
+// Sixteen tokens of a window (a group) form one FP32 chain; the chains of a window's groups are
+// joined in pairs: neighbours first, then neighbouring pairs, then fours; what has no partner
+// waits.
+#ifndef ACLGRAD_OPS_NSA_COMPRESS_TREE_H_
+#define ACLGRAD_OPS_NSA_COMPRESS_TREE_H_
+
+#include <cstdint>
+
+#include "kernels/cpu/lane_count.h"
+
+namespace aclgrad::nsa_compress {
+
+// Tokens of a chain. Window lengths and steps are multiples of it, so all tokens of a group are
+// covered by the same windows, and lie in the same chain of each.
+inline constexpr auto kGroup = static_cast<int64_t>(kChain);
+
+// The contract's limits.
+inline constexpr int64_t kMostHeads = 128;
+inline constexpr int64_t kMostWidth = 256;
+inline constexpr int64_t kLongestWindow = 128;
+
+// Sums that a window can have waiting: of one chain, of two, of four.
+inline constexpr int64_t kLevels = 3;
+static_assert(kLongestWindow <= kGroup << kLevels);
+
+// Elements of x that one thread does in about 20 us (two windows a token, AVX-512): the least that
+// is worth a block of its own.
+inline constexpr int64_t kBlockElements = int64_t{1} << 18;
+
+// Neighbouring blocks share the tokens of windows that begin in one and end in the other; those are
+// at most this fraction of a block.
+inline constexpr int64_t kSharedPart = 32;
+
+// Columns (heads times width) that a block goes through side by side: keeps the sums that wait in
+// L1.
+inline constexpr int64_t kTileColumns = 512;
+
+}  // namespace aclgrad::nsa_compress
+
+#endif  // ACLGRAD_OPS_NSA_COMPRESS_TREE_H_

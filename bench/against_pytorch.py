@@ -32,12 +32,23 @@ sys.path.insert(0, str(ROOT / "tests" / "oracle"))
 import aclnn  # pylint: disable=wrong-import-position
 
 aten = torch.ops.aten
-NAMES = {"f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16}
+NAMES = {"f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16, "i8": torch.int8,
+         "f64": torch.float64, "c128": torch.complex128}
 
 
 def normal(shape, dtype, seed=1):
     generator = torch.Generator().manual_seed(seed)
     return torch.empty(shape).normal_(generator=generator).to(dtype)
+
+
+def layer_norm(dtype, rows, cols):
+    x, w, b = (normal(shape, dtype, seed) for seed, shape in
+               enumerate(((rows, cols), (cols,), (cols,))))
+    statistics = [torch.empty(rows, 1, dtype=dtype) for _ in range(2)]
+    out = [torch.empty_like(x), *statistics]
+    ours = aclnn.Prepared("aclnnLayerNorm", x, [cols], w, b, 1e-5, *out)
+    rivals = {"native_layer_norm": lambda: torch.native_layer_norm(x, [cols], w, b, 1e-5)}
+    return ours, out, rivals
 
 
 def layer_norm_backward(dtype, rows, cols):
@@ -50,6 +61,20 @@ def layer_norm_backward(dtype, rows, cols):
                           [True, True, True], *out)
     rivals = {"native_layer_norm_backward": lambda: aten.native_layer_norm_backward(
         dy, x, [cols], mean, rstd, w, b, [True, True, True])}
+    return ours, out, rivals
+
+
+def embedding(dtype, tokens, vocabulary, width):
+    weight = normal((vocabulary, width), torch.float32).to(dtype)
+    weights = 1.0 / torch.arange(1, vocabulary + 1, dtype=torch.float64)
+    indices = torch.multinomial(weights, tokens, replacement=True,
+                                generator=torch.Generator().manual_seed(2))
+    out = [torch.empty(tokens, width, dtype=dtype)]
+    theirs = torch.empty_like(out[0])
+    ours = aclnn.Prepared("aclnnEmbedding", weight, indices, out[0])
+    rivals = {"embedding": lambda: [torch.embedding(weight, indices)],
+              "index_select, out given": lambda: [
+                  torch.index_select(weight, 0, indices, out=theirs)]}
     return ours, out, rivals
 
 
@@ -167,6 +192,12 @@ def nsa_compress(dtype, tokens, heads, width, block, stride):
 
 
 PROBLEMS = {
+    "layer_norm": (layer_norm, ("f32", "f16", "bf16"), {
+        "8192x4096": (8192, 4096), "4096x12288": (4096, 12288), "65536x768": (65536, 768),
+        "200704x192": (200704, 192), "1600000x24": (1600000, 24)}),
+    "embedding": (embedding, ("f32", "f16", "bf16", "i8", "f64", "c128"), {
+        "65536x768/v50304": (65536, 50304, 768), "16384x4096/v32000": (16384, 32000, 4096),
+        "65536x768/v512": (65536, 512, 768), "1000000x64/v100000": (1000000, 100000, 64)}),
     "layer_norm_backward": (layer_norm_backward, ("f32", "f16", "bf16"), {
         "8192x4096": (8192, 4096), "4096x12288": (4096, 12288), "65536x768": (65536, 768),
         "200704x192": (200704, 192), "1600000x24": (1600000, 24)}),

@@ -33,7 +33,7 @@ BrokenTensor break_tensor(Random& random, const Tensor& tensor, const std::strin
     return described(dims, tensor.dtype(), random.pick(kPrivate), tensor.address());
   }
   if (kind == 3) {
-    constexpr aclDataType kNobodys[] = {ACL_DT_UNDEFINED, ACL_STRING, ACL_COMPLEX64, ACL_INT4,
+    constexpr aclDataType kNobodys[] = {ACL_DT_UNDEFINED, ACL_STRING, ACL_COMPLEX32, ACL_INT4,
                                         ACL_FLOAT8_E5M2};
     return described(dims, random.pick(kNobodys), ACL_FORMAT_ND, tensor.address());
   }

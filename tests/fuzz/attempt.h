@@ -43,6 +43,8 @@ struct Attempt {
 };
 
 using DrawAttempt = Attempt (*)(Random&);
+Attempt draw_layer_norm(Random& random);
+Attempt draw_embedding(Random& random);
 Attempt draw_layer_norm_backward(Random& random);
 Attempt draw_embedding_dense_backward(Random& random);
 Attempt draw_scaled_masked_softmax_backward(Random& random);

@@ -26,10 +26,15 @@ struct Options {
 };
 Options options;
 
-constexpr DrawAttempt kOperators[] = {
-    draw_layer_norm_backward,   draw_embedding_dense_backward, draw_scaled_masked_softmax_backward,
-    draw_scaled_masked_softmax, draw_grouped_bias_add_grad,    draw_nsa_compress_grad,
-    draw_nsa_compress};
+constexpr DrawAttempt kOperators[] = {draw_layer_norm,
+                                      draw_embedding,
+                                      draw_layer_norm_backward,
+                                      draw_embedding_dense_backward,
+                                      draw_scaled_masked_softmax_backward,
+                                      draw_scaled_masked_softmax,
+                                      draw_grouped_bias_add_grad,
+                                      draw_nsa_compress_grad,
+                                      draw_nsa_compress};
 
 void expect_refused(const Attempt& attempt) {
   test::expect_refused(attempt.plan, attempt.status, {attempt.function + ": ", attempt.named});

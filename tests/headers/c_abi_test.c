@@ -7,8 +7,10 @@
 
 #include "acl/acl.h"
 #include "aclnn/aclnn_base.h"
+#include "aclnnop/aclnn_embedding.h"
 #include "aclnnop/aclnn_embedding_dense_backward.h"
 #include "aclnnop/aclnn_grouped_bias_add_grad.h"
+#include "aclnnop/aclnn_layer_norm.h"
 #include "aclnnop/aclnn_layer_norm_backward.h"
 #include "aclnnop/aclnn_nsa_compress.h"
 #include "aclnnop/aclnn_nsa_compress_grad.h"
@@ -257,6 +259,13 @@ static void call_tensor_functions(void) {
 
 static void call_operator_functions(void) {
   expect(CALL(aclnnInit(NULL)), 0);
+  refuse(CALL(aclnnEmbeddingGetWorkspaceSize(NULL, NULL, NULL, NULL, NULL)), kNullPointer);
+  refuse(CALL(aclnnLayerNormGetWorkspaceSize(NULL, NULL, NULL, NULL, 0.0, NULL, NULL, NULL, NULL,
+                                             NULL)),
+         kNullPointer);
+  refuse(CALL(aclnnLayerNormWithImplModeGetWorkspaceSize(NULL, NULL, NULL, NULL, 0.0, NULL, NULL,
+                                                         NULL, 0, NULL, NULL)),
+         kNullPointer);
   refuse(CALL(aclnnLayerNormBackwardGetWorkspaceSize(NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
                                                      NULL, NULL, NULL, NULL, NULL)),
          kNullPointer);
@@ -276,6 +285,9 @@ static void call_operator_functions(void) {
          kNullPointer);
   refuse(CALL(aclnnNsaCompressGetWorkspaceSize(NULL, NULL, NULL, NULL, 0, 0, 0, NULL, NULL, NULL)),
          kNullPointer);
+  refuse(CALL(aclnnEmbedding(NULL, 0, NULL, NULL)), kNullPointer);
+  refuse(CALL(aclnnLayerNorm(NULL, 0, NULL, NULL)), kNullPointer);
+  refuse(CALL(aclnnLayerNormWithImplMode(NULL, 0, NULL, NULL)), kNullPointer);
   refuse(CALL(aclnnLayerNormBackward(NULL, 0, NULL, NULL)), kNullPointer);
   refuse(CALL(aclnnEmbeddingDenseBackward(NULL, 0, NULL, NULL)), kNullPointer);
   refuse(CALL(aclnnScaledMaskedSoftmaxBackward(NULL, 0, NULL, NULL)), kNullPointer);

@@ -29,6 +29,8 @@ DTYPES = {
     torch.int64: 9,
     torch.float64: 11,
     torch.bool: 12,
+    torch.complex64: 16,
+    torch.complex128: 17,
     torch.bfloat16: 27,
 }
 FLOATS = (torch.float32, torch.float16, torch.bfloat16)

@@ -3,8 +3,10 @@
 
 #include <cmath>
 
+#include "aclnnop/aclnn_embedding.h"
 #include "aclnnop/aclnn_embedding_dense_backward.h"
 #include "aclnnop/aclnn_grouped_bias_add_grad.h"
+#include "aclnnop/aclnn_layer_norm.h"
 #include "aclnnop/aclnn_layer_norm_backward.h"
 #include "aclnnop/aclnn_nsa_compress.h"
 #include "aclnnop/aclnn_nsa_compress_grad.h"
@@ -36,6 +38,43 @@ void fill_floats(SmallProblem& problem, uint64_t seed) {
 // Contract pointers are const for some outputs and not for others.
 aclTensor* writable(const aclTensor* handle) { return const_cast<aclTensor*>(handle); }
 
+SmallProblem layer_norm(Arrangement a) {
+  SmallProblem p;
+  p.function = "aclnnLayerNorm";
+  p.folder = "layer_norm";
+  p.parameters = {in("input"),
+                  optional("weightOptional"),
+                  optional("biasOptional"),
+                  out("out"),
+                  {"meanOutOptional", true, true, false},
+                  {"rstdOutOptional", true, true, false}};
+  p.tensors = {tensor({6, 20}, ACL_BF16, a),   tensor({20}, ACL_FLOAT, a),
+               tensor({20}, ACL_FLOAT, a),     tensor({6, 20}, ACL_FLOAT, a),
+               tensor({6, 1}, ACL_FLOAT16, a), tensor({6, 1}, ACL_FLOAT, a)};
+  const auto shape = std::make_shared<IntArray>(Dims{20});
+  p.arrays = {shape};
+  p.plan_with = [shape](const Handles& t, uint64_t* size, aclOpExecutor** executor) {
+    return aclnnLayerNormGetWorkspaceSize(t[0], shape->handle(), t[1], t[2], 1e-5, writable(t[3]),
+                                          writable(t[4]), writable(t[5]), size, executor);
+  };
+  p.execute = aclnnLayerNorm;
+  return p;
+}
+
+SmallProblem layer_norm_with_impl_mode(Arrangement a) {
+  SmallProblem p = layer_norm(a);
+  p.function = "aclnnLayerNormWithImplMode";
+  const auto shape = std::make_shared<IntArray>(Dims{20});
+  p.arrays = {shape};
+  p.plan_with = [shape](const Handles& t, uint64_t* size, aclOpExecutor** executor) {
+    return aclnnLayerNormWithImplModeGetWorkspaceSize(t[0], shape->handle(), t[1], t[2], 1e-5,
+                                                      writable(t[3]), writable(t[4]),
+                                                      writable(t[5]), 1, size, executor);
+  };
+  p.execute = aclnnLayerNormWithImplMode;
+  return p;
+}
+
 SmallProblem layer_norm_backward(Arrangement a) {
   SmallProblem p;
   p.function = "aclnnLayerNormBackward";
@@ -62,6 +101,21 @@ SmallProblem layer_norm_backward(Arrangement a) {
                                                   writable(t[7]), writable(t[8]), size, executor);
   };
   p.execute = aclnnLayerNormBackward;
+  return p;
+}
+
+SmallProblem embedding(Arrangement a) {
+  SmallProblem p;
+  p.function = "aclnnEmbedding";
+  p.folder = "embedding";
+  p.parameters = {in("weight"), in("indices"), out("out")};
+  p.tensors = {tensor({7, 24}, ACL_BF16, a), tensor({2, 5}, ACL_INT32),
+               tensor({2, 5, 24}, ACL_BF16, a)};
+  p.tensors[1]->fill({6, 1, 1, 0, 3, 6, 6, 2, 5, 1});
+  p.plan_with = [](const Handles& t, uint64_t* size, aclOpExecutor** executor) {
+    return aclnnEmbeddingGetWorkspaceSize(t[0], t[1], t[2], size, executor);
+  };
+  p.execute = aclnnEmbedding;
   return p;
 }
 
@@ -186,7 +240,10 @@ constexpr Make kRows[kSmallProblems] = {layer_norm_backward,
                                         grouped_bias_add_grad_by_sizes,
                                         nsa_compress_grad,
                                         scaled_masked_softmax,
-                                        nsa_compress};
+                                        nsa_compress,
+                                        layer_norm,
+                                        layer_norm_with_impl_mode,
+                                        embedding};
 
 }  // namespace
 

@@ -77,7 +77,7 @@ struct SmallProblem {
   }
 };
 
-inline constexpr size_t kSmallProblems = 8;
+inline constexpr size_t kSmallProblems = 11;
 
 // The row'th problem, its floating tensors in that arrangement. The same numbers every time for the
 // same seed. Inner-strided tensors are packed, so the plan then needs workspace.

@@ -1,0 +1,265 @@
+// SPDX-License-Identifier: Apache-2.0
+// Embedding on the CPU: a copy of rows, several at a time on their way from memory. An output that
+// does not fit the cache is written past it, but for the ends of rows whose lines are not whole.
+#include <algorithm>
+#include <atomic>
+#include <cstddef>
+#include <cstring>
+#include <limits>
+
+#include "kernels/cpu/cache.h"
+#include "kernels/cpu/parallel.h"
+#include "kernels/cpu/rows.h"
+#include "ops/embedding/problem.h"
+#include "ops/embedding/tree.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "ops/embedding/cpu.cpp"
+#include <hwy/foreach_target.h>
+
+#include "kernels/cpu/lanes-inl.h"
+
+#ifndef ACLGRAD_OPS_EMBEDDING_CPU_SHARED_
+#define ACLGRAD_OPS_EMBEDDING_CPU_SHARED_
+namespace aclgrad::embedding {
+namespace {
+
+constexpr size_t kCacheLine = 64;
+
+// Bytes from which the part of a row that has whole lines is written past the cache, although its
+// ends are not.
+constexpr size_t kStreamBytes = 256;
+
+// Bytes of table rows that are on their way from memory while one is copied, and those of each row
+// that are asked for: the rest follows by itself.
+constexpr int64_t kBytesAhead = 8192;
+constexpr int64_t kMostRowsAhead = 32;  // a power of two
+constexpr size_t kPrefetchBytes = 4096;
+
+constexpr int64_t kNoPosition = std::numeric_limits<int64_t>::max();
+
+// Any alignment.
+template <class Index>
+int64_t load_index(const void* indices, int64_t place) {
+  Index value;
+  std::memcpy(&value, static_cast<const char*>(indices) + place * int64_t{sizeof(value)},
+              sizeof(value));
+  return value;
+}
+
+// One run as the kernel sees it.
+struct Job {
+  const Problem& problem;
+  const Plan& plan;
+  const Addresses& at;
+  int64_t size;       // bytes of an element
+  int64_t row_bytes;  // of table and y
+  int64_t ahead;      // rows
+  bool streaming;     // y does not fit the cache
+  RowOffsets table_rows, y_rows, places;
+  std::atomic<int64_t>& first_bad;  // position, or kNoPosition
+
+  void note_bad(int64_t position) const {
+    int64_t lowest = first_bad.load(std::memory_order_relaxed);
+    while (position < lowest &&
+           !first_bad.compare_exchange_weak(lowest, position, std::memory_order_relaxed)) {
+    }
+  }
+};
+
+// Zeros where `from` is null. Small rows do without the detour through the library's
+// memcpy.
+inline void copy_or_clear(char* to, const char* from, size_t bytes) {
+  if (from == nullptr) {
+    std::memset(to, 0, bytes);
+    return;
+  }
+  switch (bytes) {
+    case 1:
+      std::memcpy(to, from, 1);
+      return;
+    case 2:
+      std::memcpy(to, from, 2);
+      return;
+    case 4:
+      std::memcpy(to, from, 4);
+      return;
+    case 8:
+      std::memcpy(to, from, 8);
+      return;
+    case 16:
+      std::memcpy(to, from, 16);
+      return;
+    case 32:
+      std::memcpy(to, from, 32);
+      return;
+    case 64:
+      std::memcpy(to, from, 64);
+      return;
+    default:
+      std::memcpy(to, from, bytes);
+  }
+}
+
+}  // namespace
+}  // namespace aclgrad::embedding
+#endif  // shared by all instruction sets
+
+HWY_BEFORE_NAMESPACE();
+namespace aclgrad::embedding {
+namespace HWY_NAMESPACE {
+namespace {
+
+using namespace aclgrad::HWY_NAMESPACE;
+
+HWY_INLINE void prefetch(const void* p) { __builtin_prefetch(p, 0, 2); }
+
+// Whole lines, past the cache; `from` of any alignment, or null for zeros.
+HWY_INLINE void stream_line(char* to, const char* from) {
+#if HWY_TARGET == HWY_SCALAR  // has no streaming stores, and its loads want aligned addresses
+  copy_or_clear(to, from, kCacheLine);
+#else
+  auto* line = reinterpret_cast<uint32_t*>(to);
+  for (size_t lane = 0; lane < kLanes; lane += kPartLanes) {
+    const VecU32 part = from == nullptr
+                            ? hn::Zero(TagU32())
+                            : hn::LoadU(TagU32(), reinterpret_cast<const uint32_t*>(from) + lane);
+    hn::Stream(part, TagU32(), line + lane);
+  }
+#endif
+}
+
+// A row, or zeros where `from` is null; the row `ahead`, if any, is asked for meanwhile.
+void stream_row(char* to, const char* from, const char* ahead, size_t bytes) {
+  const auto source = [from](size_t at) { return from == nullptr ? nullptr : from + at; };
+  const size_t head = (0 - reinterpret_cast<uintptr_t>(to)) % kCacheLine;
+  copy_or_clear(to, from, head);
+  size_t at = head;
+  for (; at + kCacheLine <= bytes; at += kCacheLine) {
+    if (ahead != nullptr) prefetch(ahead + at);
+    stream_line(to + at, source(at));
+  }
+  copy_or_clear(to + at, source(at), bytes - at);
+}
+
+void copy_row(char* to, const char* from, const char* ahead, size_t bytes) {
+  if (ahead != nullptr) {
+    const size_t end = std::min(bytes, kPrefetchBytes);
+    for (size_t at = 0; at < end; at += kCacheLine) prefetch(ahead + at);
+  }
+  copy_or_clear(to, from, bytes);
+}
+
+// Finds the table rows of positions. Its numbers are its own, so that the copies, which may write
+// anything as far as the compiler knows, do not make it fetch them again.
+template <class Index>
+class Lookup {
+ public:
+  Lookup(const Job& job, int64_t first_byte)
+      : job_(job),
+        indices_(job.at.indices),
+        table_(static_cast<const char*>(job.at.table) + first_byte),
+        table_rows_(job.problem.table_rows),
+        row_step_(job.table_rows.stride() * job.size),
+        index_step_(job.places.stride()),
+        uniform_(job.places.uniform()) {}
+
+  // Null: the index at this position is bad.
+  const char* find(int64_t position) const {
+    const int64_t place = uniform_ ? position * index_step_ : job_.places(position);
+    const int64_t row = load_index<Index>(indices_, place);
+    if (HWY_LIKELY(row >= 0 && row < table_rows_)) return table_ + row * row_step_;
+    job_.note_bad(position);
+    return nullptr;
+  }
+
+ private:
+  const Job& job_;
+  const void* indices_;
+  const char* table_;
+  int64_t table_rows_, row_step_, index_step_;
+  bool uniform_;
+};
+
+// One task: a panel of a block of rows.
+template <class Index>
+void block(const Job& job, int64_t task) {
+  const int64_t begin = task / job.plan.panels * job.plan.block_rows;
+  const int64_t end = std::min(begin + job.plan.block_rows, job.problem.rows);
+  const int64_t first_byte = task % job.plan.panels * kPanelBytes;
+  const auto bytes = static_cast<size_t>(std::min(kPanelBytes, job.row_bytes - first_byte));
+  const bool stream = job.streaming;
+  const int64_t distance = job.ahead;
+  const bool uniform = job.y_rows.uniform();
+  const int64_t y_step = job.y_rows.stride() * job.size;
+  char* const y = static_cast<char*>(job.at.y) + first_byte;
+  const Lookup<Index> lookup(job, first_byte);
+  const char* found[kMostRowsAhead];
+  const auto slot = [](int64_t position) {
+    return static_cast<size_t>(position) % static_cast<size_t>(kMostRowsAhead);
+  };
+  for (int64_t position = begin; position < std::min(begin + distance, end); ++position) {
+    found[slot(position)] = lookup.find(position);
+  }
+  for (int64_t position = begin; position < end; ++position) {
+    const char* from = found[slot(position)];
+    const char* ahead = position + distance < end ? lookup.find(position + distance) : nullptr;
+    found[slot(position + distance)] = ahead;
+    char* to = y + (uniform ? position * y_step : job.y_rows(position) * job.size);
+    const bool whole_lines = (reinterpret_cast<uintptr_t>(to) | bytes) % kCacheLine == 0;
+    if (stream && (bytes >= kStreamBytes || whole_lines)) {
+      stream_row(to, from, ahead, bytes);
+    } else {
+      copy_row(to, from, ahead, bytes);
+    }
+  }
+  if (stream) hwy::FlushStream();
+}
+
+void run(const Job& job) {
+  const int64_t tasks = job.plan.blocks * job.plan.panels;
+  if (job.problem.indices.dtype == ACL_INT32) {
+    parallel_blocks(tasks, [&](int64_t task) { block<int32_t>(job, task); });
+  } else {
+    parallel_blocks(tasks, [&](int64_t task) { block<int64_t>(job, task); });
+  }
+}
+
+}  // namespace
+}  // namespace HWY_NAMESPACE
+}  // namespace aclgrad::embedding
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace aclgrad::embedding {
+namespace {
+
+HWY_EXPORT(run);
+
+}  // namespace
+
+BadIndex run_cpu(const Problem& problem, const Plan& plan, const Addresses& at) {
+  const auto size = static_cast<int64_t>(dtype_size(problem.table.dtype));
+  const int64_t row_bytes = problem.cols * size;
+  std::atomic<int64_t> first_bad{kNoPosition};
+  const Job job{problem,
+                plan,
+                at,
+                size,
+                row_bytes,
+                std::clamp(kBytesAhead / row_bytes, int64_t{1}, kMostRowsAhead),
+                outputs_should_stream(problem.rows * row_bytes),
+                RowOffsets(problem.table, 1),
+                RowOffsets(problem.y, problem.y.rank - 1),
+                RowOffsets(problem.indices, problem.indices.rank),
+                first_bad};
+  HWY_DYNAMIC_DISPATCH(run)(job);
+  const int64_t position = first_bad.load();
+  if (position == kNoPosition) return {-1, 0};
+  const int64_t place = job.places(position);
+  return {position, problem.indices.dtype == ACL_INT32 ? load_index<int32_t>(at.indices, place)
+                                                       : load_index<int64_t>(at.indices, place)};
+}
+
+}  // namespace aclgrad::embedding
+#endif  // HWY_ONCE

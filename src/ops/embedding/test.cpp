@@ -1,0 +1,399 @@
+// SPDX-License-Identifier: Apache-2.0
+// Embedding through the C interface, byte by byte against the reference.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cfenv>
+#include <cstring>
+#include <limits>
+#include <string>
+
+#include "aclnnop/aclnn_embedding.h"
+#include "ops/embedding/cases.h"
+#include "ops/embedding/reference.h"
+#include "support/compare.h"
+#include "support/run.h"
+#include "support/targets.h"
+#include "support/tensor.h"
+
+namespace aclgrad::test {
+namespace {
+
+using embedding::Shape;
+
+constexpr aclDataType kDtypes[] = {ACL_BF16,  ACL_FLOAT,  ACL_FLOAT16,   ACL_INT64,
+                                   ACL_INT32, ACL_INT16,  ACL_INT8,      ACL_UINT8,
+                                   ACL_BOOL,  ACL_DOUBLE, ACL_COMPLEX64, ACL_COMPLEX128};
+// One of every size.
+constexpr aclDataType kSizes[] = {ACL_INT8, ACL_BF16, ACL_FLOAT, ACL_DOUBLE, ACL_COMPLEX128};
+
+// What a problem may choose; the defaults are the plain case.
+struct Options {
+  aclDataType dtype = ACL_FLOAT, indices = ACL_INT64;
+  Arrangement table_in = Arrangement::kContiguous;
+  Arrangement indices_in = Arrangement::kContiguous;
+  Arrangement out_in = Arrangement::kContiguous;
+};
+
+Options all_of(aclDataType dtype) {
+  Options options;
+  options.dtype = dtype;
+  return options;
+}
+
+Dims with_last(Dims dims, int64_t last) {
+  dims.push_back(last);
+  return dims;
+}
+
+// The tensors of one problem with random bytes in the table, and its two phases.
+struct Problem {
+  Problem(const Dims& indices_dims, int64_t table_rows, int64_t cols, const Options& chosen,
+          uint64_t seed = 1)
+      : table({table_rows, cols}, chosen.dtype, chosen.table_in),
+        indices(indices_dims, chosen.indices, chosen.indices_in),
+        out(with_last(indices_dims, cols), chosen.dtype, chosen.out_in) {
+    std::vector<uint8_t> bytes(static_cast<size_t>(table.numel()) * table.element_size());
+    Random random(seed);
+    for (uint8_t& byte : bytes) byte = static_cast<uint8_t>(random.bits());
+    table.fill_bits(bytes);
+    indices.fill_integers(seed + 1, 0, std::max<int64_t>(table_rows, 1) - 1);
+  }
+  Problem(const Shape& shape, const Options& chosen, uint64_t seed = 1)
+      : Problem({shape.rows}, shape.table_rows, shape.cols, chosen, seed) {}
+
+  Outcome run_it() {
+    return run(
+        [&](uint64_t* size, aclOpExecutor** executor) {
+          return aclnnEmbeddingGetWorkspaceSize(table.handle(), indices.handle(), out.handle(),
+                                                size, executor);
+        },
+        aclnnEmbedding);
+  }
+  void expect_right() const {
+    const auto table_rows = static_cast<size_t>(table.dims()[0]);
+    const auto r = embedding::reference(table.bits(), table_rows,
+                                        static_cast<size_t>(table.dims()[1]) * table.element_size(),
+                                        indices.values());
+    expect_same_bits("out", out.bits(), r.y);
+    EXPECT_TRUE(out.untouched_outside()) << "bytes outside the view were written";
+  }
+  void run_and_check() {
+    const Outcome outcome = run_it();
+    ASSERT_TRUE(outcome.ok()) << outcome;
+    expect_right();
+  }
+
+  Tensor table, indices, out;
+};
+
+TEST(Embedding, SmallExample) {
+  Problem problem({2, 2}, 3, 2, Options());
+  problem.table.fill({1, 2, 3, 4, 5, 6});
+  problem.indices.fill({2, 0, 2, 1});
+  ASSERT_TRUE(problem.run_it().ok());
+  EXPECT_EQ(problem.out.values(), (std::vector<double>{5, 6, 1, 2, 5, 6, 3, 4}));
+}
+
+// Every shape in every size of element: right on all targets and for all thread counts.
+TEST(Embedding, MatchesReferenceOnEveryTargetAndThreadCount) {
+  for (const Shape& shape : embedding::test_shapes()) {
+    for (const aclDataType dtype : kSizes) {
+      SCOPED_TRACE(std::string(dtype_name(dtype)) + " " + std::to_string(shape.rows) + "x" +
+                   std::to_string(shape.table_rows) + "x" + std::to_string(shape.cols));
+      Problem problem(shape, all_of(dtype));
+      problem.run_and_check();
+      const std::vector<uint8_t> bits = problem.out.bits();
+      for_each_target([&](const std::string& name) {
+        problem.out.poison();
+        ASSERT_TRUE(problem.run_it().ok());
+        expect_same_bits(name, problem.out.bits(), bits);
+      });
+      for_each_thread_count([&](int threads) {
+        problem.out.poison();
+        ASSERT_TRUE(problem.run_it().ok());
+        expect_same_bits(std::to_string(threads) + " threads", problem.out.bits(), bits);
+      });
+    }
+  }
+}
+
+// Outputs beyond the cache are written past it, on every target and at every alignment; a bad index
+// is among them.
+TEST(Embedding, LargeOutputs) {
+  const auto run_large = [](int64_t cols, Arrangement out) {
+    Options options = all_of(ACL_INT8);
+    options.out_in = out;
+    const int64_t rows = (int64_t{24} << 20) / cols;
+    Problem problem({rows, 50, cols}, options);
+    std::vector<double> indices = problem.indices.values();
+    indices[7] = 50;
+    problem.indices.fill(indices);
+    const Outcome outcome = problem.run_it();
+    EXPECT_EQ(outcome.phase_two, 0);
+    EXPECT_EQ(outcome.synchronise, ACL_ERROR_RT_AICORE_EXCEPTION);
+    problem.expect_right();
+  };
+  for_each_target([&](const std::string&) { run_large(1027, Arrangement::kOffset); });
+  run_large(1024, Arrangement::kContiguous);
+  run_large(300, Arrangement::kRowPadded);
+}
+
+TEST(Embedding, EveryDtype) {
+  uint64_t seed = 0;
+  for (const aclDataType dtype : kDtypes) {
+    for (const aclDataType indices : {ACL_INT32, ACL_INT64}) {
+      SCOPED_TRACE(std::string(dtype_name(dtype)) + ", indices " + dtype_name(indices));
+      Options options = all_of(dtype);
+      options.indices = indices;
+      Problem({90, 11, 37}, options, ++seed).run_and_check();
+    }
+  }
+}
+
+TEST(Embedding, IndicesOfEveryRank) {
+  for (const Dims& dims :
+       {Dims{}, Dims{1}, Dims{24}, Dims{4, 6}, Dims{2, 1, 3}, Dims{1, 2, 3, 1, 2, 2, 1}}) {
+    Problem(dims, 5, 3, Options()).run_and_check();
+  }
+}
+
+TEST(Embedding, EveryStridedView) {
+  for (const aclDataType dtype : kSizes) {
+    for (const Arrangement in : kInputArrangements) {
+      for (const Arrangement out : kOutputArrangements) {
+        SCOPED_TRACE(std::string(arrangement_name(in)) + " to " + arrangement_name(out));
+        Options options = all_of(dtype);
+        options.table_in = in;
+        options.out_in = out;
+        Problem({6, 50}, 30, 21, options).run_and_check();
+      }
+      Options options = all_of(dtype);
+      options.indices_in = in;
+      options.indices = dtype == ACL_FLOAT ? ACL_INT32 : ACL_INT64;
+      Problem({6, 50}, 30, 21, options).run_and_check();
+    }
+  }
+}
+
+// Rows of the table may lie anywhere as long as each is dense: nothing is packed then.
+TEST(Embedding, NoWorkspace) {
+  for (const Arrangement arrangement :
+       {Arrangement::kContiguous, Arrangement::kRowPadded, Arrangement::kReversedRows}) {
+    Options options;
+    options.table_in = options.out_in = arrangement;
+    Problem problem({300, 40, 64}, options);
+    const Outcome outcome = problem.run_it();
+    ASSERT_TRUE(outcome.ok()) << outcome;
+    EXPECT_EQ(outcome.workspace_size, 0u);
+  }
+}
+
+// Signalling NaNs and bytes that are no truth value come through as they are.
+TEST(Embedding, BitsAreNotLookedAt) {
+  Problem floats({2, 1, 2}, Options());
+  floats.table.fill_bits({0x01, 0x00, 0xA0, 0x7F, 0xFF, 0xFF, 0xFF, 0xFF});
+  floats.run_and_check();
+  Problem truths({2, 1, 4}, all_of(ACL_BOOL));
+  truths.table.fill_bits({0, 1, 2, 255});
+  truths.run_and_check();
+}
+
+TEST(Embedding, EmptyTensors) {
+  Problem no_indices({0}, 3, 5, Options());
+  EXPECT_TRUE(no_indices.run_it().ok());
+  Problem no_columns({2}, 3, 0, Options());  // no element, so the indices are not judged
+  no_columns.indices.fill({0, 7});
+  EXPECT_TRUE(no_columns.run_it().ok());
+}
+
+TEST(Embedding, TheCallersRoundingModeStays) {
+  Problem problem({33, 4, 10}, Options());
+  std::fesetround(FE_UPWARD);
+  const Outcome outcome = problem.run_it();
+  EXPECT_EQ(std::fegetround(), FE_UPWARD);
+  std::fesetround(FE_TONEAREST);
+  ASSERT_TRUE(outcome.ok());
+  problem.expect_right();
+}
+
+// ---- Data errors: rows of the README's second table -------------------------------------------
+
+void expect_bad_index(Problem& problem, const std::string& value, const std::string& position) {
+  const Outcome outcome = problem.run_it();
+  EXPECT_EQ(outcome.phase_two, 0);
+  EXPECT_EQ(outcome.synchronise, ACL_ERROR_RT_AICORE_EXCEPTION);
+  expect_message(outcome.message,
+                 {"aclnnEmbedding: indices holds " + value + " at position " + position + ";",
+                  "expected 0 <= index < " + std::to_string(problem.table.dims()[0])});
+  EXPECT_EQ(aclrtSynchronizeStream(stream()), 0) << "reported twice";
+  problem.expect_right();
+}
+
+TEST(Embedding, BadIndexIsReportedAndItsRowIsZero) {
+  struct Row {
+    aclDataType dtype;
+    double index;
+    const char* value;
+  };
+  const Row rows[] = {
+      {ACL_INT64, 5, "5"}, {ACL_INT64, -1, "-1"}, {ACL_INT64, 0x1p32, "4294967296"},
+      {ACL_INT32, 5, "5"}, {ACL_INT32, -1, "-1"}, {ACL_INT32, -0x1p31, "-2147483648"}};
+  for (const Row& row : rows) {
+    for (const aclDataType dtype : kSizes) {
+      SCOPED_TRACE(std::string(dtype_name(row.dtype)) + " " + row.value);
+      Options options = all_of(dtype);
+      options.indices = row.dtype;
+      Problem problem({300, 5, 7}, options);
+      std::vector<double> indices = problem.indices.values();
+      indices[17] = indices[200] = row.index;
+      indices[250] = -7;
+      problem.indices.fill(indices);
+      expect_bad_index(problem, row.value, "17");
+    }
+  }
+  Problem no_table({3, 0, 2}, Options());  // every index is bad
+  no_table.indices.fill({0, 1, 2});
+  expect_bad_index(no_table, "0", "0");
+}
+
+TEST(Embedding, WidestIntegersAreComparedIn64Bits) {
+  for (const int64_t index : {std::numeric_limits<int64_t>::min(),
+                              std::numeric_limits<int64_t>::max(), (int64_t{1} << 32) + 1}) {
+    Problem problem({1, 3, 2}, Options());
+    std::vector<uint8_t> bytes(8);
+    std::memcpy(bytes.data(), &index, 8);
+    problem.indices.fill_bits(bytes);
+    expect_bad_index(problem, std::to_string(index), "0");
+  }
+}
+
+TEST(Embedding, LowestBadPositionForAnyNumberOfThreads) {
+  for_each_thread_count([](int) {
+    Problem problem({100000, 10, 1}, Options());
+    std::vector<double> indices = problem.indices.values();
+    for (const size_t at : {20001u, 40000u, 70000u, 99999u}) {
+      indices[at] = static_cast<double>(at);
+    }
+    problem.indices.fill(indices);
+    expect_bad_index(problem, "20001", "20001");
+  });
+  Problem wide({3, 2, 270001}, Options());  // every panel of a row meets its index
+  wide.indices.fill({1, 2, -4});
+  expect_bad_index(wide, "2", "1");
+}
+
+// ---- Refusals: rows of the README's first table, in its order ---------------------------------
+
+constexpr aclnnStatus kNull = 161001, kInvalid = 161002;
+
+// Arguments of phase one, any of which a row of the error table replaces.
+struct Call {
+  Tensor table{{3, 4}, ACL_FLOAT}, indices{{2}, ACL_INT64}, out{{2, 4}, ACL_FLOAT};
+  const aclTensor *table_at = table.handle(), *indices_at = indices.handle(),
+                  *out_at = out.handle();
+
+  aclnnStatus plan(uint64_t* size, aclOpExecutor** executor) const {
+    return aclnnEmbeddingGetWorkspaceSize(table_at, indices_at, out_at, size, executor);
+  }
+  void refused(aclnnStatus status, std::initializer_list<std::string> substrings) {
+    SCOPED_TRACE(*substrings.begin());
+    expect_refused([&](uint64_t* size, aclOpExecutor** executor) { return plan(size, executor); },
+                   status, substrings);
+  }
+};
+
+constexpr const aclTensor* Call::*kTensors[] = {&Call::table_at, &Call::indices_at, &Call::out_at};
+constexpr const char* kNames[] = {"weight", "indices", "out"};
+
+std::string named(const char* name) { return std::string("aclnnEmbedding: ") + name; }
+
+// The tensor `which` is replaced.
+void expect_replaced_refused(size_t which, const Tensor& tensor,
+                             std::initializer_list<std::string> substrings) {
+  Call call;
+  call.*kTensors[which] = tensor.handle();
+  call.refused(kInvalid, substrings);
+}
+
+TEST(Embedding, ErrorTableNullsAndHandles) {
+  for (size_t which = 0; which < 3; ++which) {
+    Call call;
+    call.*kTensors[which] = nullptr;
+    call.refused(kNull, {named(kNames[which]), "null"});
+  }
+  const Call call;
+  uint64_t size = 7;
+  aclOpExecutor* executor = nullptr;
+  EXPECT_EQ(call.plan(nullptr, &executor), kNull);
+  expect_message(take_message(), {named("workspaceSize"), "null"});
+  EXPECT_EQ(call.plan(&size, nullptr), kNull);
+  expect_message(take_message(), {named("executor"), "null"});
+  EXPECT_EQ(size, 7u);
+  for (size_t which = 0; which < 3; ++which) {
+    Tensor dead({2, 4}, ACL_FLOAT);
+    Call destroyed;
+    destroyed.*kTensors[which] = dead.handle();
+    dead.destroy_handle();
+    destroyed.refused(kInvalid, {named(kNames[which]), "destroyed"});
+    Call wrong_kind;
+    const IntArray array({1});
+    wrong_kind.*kTensors[which] = reinterpret_cast<const aclTensor*>(array.handle());
+    wrong_kind.refused(kInvalid, {named(kNames[which]), "aclIntArray"});
+  }
+}
+
+TEST(Embedding, ErrorTableDtypesFormatsRanks) {
+  for (const aclDataType dtype : {ACL_UINT16, ACL_UINT32, ACL_UINT64, ACL_COMPLEX32, ACL_STRING}) {
+    expect_replaced_refused(0, Tensor({3, 4}, dtype), {named("weight"), dtype_name(dtype)});
+  }
+  for (const aclDataType dtype : {ACL_FLOAT, ACL_INT16, ACL_UINT8, ACL_BOOL}) {
+    expect_replaced_refused(1, Tensor({2}, dtype),
+                            {named("indices"), dtype_name(dtype), "INT32", "INT64"});
+  }
+  expect_replaced_refused(2, Tensor({2, 4}, ACL_FLOAT16), {named("out"), "FLOAT16", "weight"});
+  for (size_t which = 0; which < 3; ++which) {
+    Call call;
+    const Tensor* tensors[] = {&call.table, &call.indices, &call.out};
+    aclTensor* packed = tensors[which]->make_handle(ACL_FORMAT_FRACTAL_NZ);
+    call.*kTensors[which] = packed;
+    call.refused(kInvalid, {named(kNames[which]), "FRACTAL_NZ", "ND"});
+    EXPECT_EQ(aclDestroyTensor(packed), 0);
+  }
+  expect_replaced_refused(0, Tensor({12}, ACL_FLOAT), {named("weight"), "1 dim", "2"});
+  expect_replaced_refused(0, Tensor({3, 2, 2}, ACL_FLOAT), {named("weight"), "3 dim", "2"});
+  expect_replaced_refused(0, Tensor({-3, 4}, ACL_FLOAT), {named("weight"), "[-3,4]", "negative"});
+  expect_replaced_refused(1, Tensor(Dims(8, 1), ACL_INT64), {named("indices"), "8 dim", "0 to 7"});
+  expect_replaced_refused(2, Tensor({}, ACL_FLOAT), {named("out"), "0 dim", "1 to 8"});
+  expect_replaced_refused(2, Tensor(Dims(9, 1), ACL_FLOAT), {named("out"), "9 dim", "1 to 8"});
+}
+
+// The tensor `which` becomes this view of the memory of tensor `source`.
+void expect_view_refused(size_t which, size_t source, const Dims& dims, const Dims& strides,
+                         std::initializer_list<std::string> substrings) {
+  Call call;
+  const Tensor* tensors[] = {&call.table, &call.indices, &call.out};
+  const int64_t storage = 12;
+  aclTensor* view = aclCreateTensor(dims.data(), dims.size(), ACL_FLOAT, strides.data(), 0,
+                                    ACL_FORMAT_ND, &storage, 1, tensors[source]->address());
+  call.*kTensors[which] = view;
+  call.refused(kInvalid, substrings);
+  EXPECT_EQ(aclDestroyTensor(view), 0);
+}
+
+TEST(Embedding, ErrorTableShapesSizesBoundsOverlap) {
+  expect_replaced_refused(2, Tensor({3, 4}, ACL_FLOAT), {named("out"), "[3,4]", "[2,4]"});
+  expect_replaced_refused(2, Tensor({2, 5}, ACL_FLOAT), {named("out"), "[2,5]", "[2,4]"});
+  expect_replaced_refused(2, Tensor({8}, ACL_FLOAT), {named("out"), "[8]", "[2,4]"});
+  expect_replaced_refused(2, Tensor({2, 1, 4}, ACL_FLOAT), {named("out"), "[2,1,4]", "[2,4]"});
+  constexpr int64_t kHuge = int64_t{1} << 61;
+  expect_view_refused(0, 0, {kHuge, 4}, {4, 1}, {named("weight"), std::to_string(kHuge)});
+  expect_view_refused(0, 0, {3, 4}, {1000000, 1}, {named("weight"), "allocation"});
+  expect_view_refused(2, 2, {2, 4}, {1000000, 1}, {named("out"), "allocation"});
+  expect_view_refused(2, 2, {2, 4}, {0, 1}, {named("out"), "[0,1]"});
+  expect_view_refused(2, 0, {2, 4}, {4, 1}, {named("out"), "weight"});
+  expect_view_refused(2, 1, {2, 4}, {4, 1}, {named("out"), "indices"});
+}
+
+}  // namespace
+}  // namespace aclgrad::test

@@ -1,0 +1,643 @@
+// SPDX-License-Identifier: Apache-2.0
+// LayerNorm through the C interface, against the formula in double. Long for its error table, which
+// follows the README row by row.
+#include <gtest/gtest.h>
+
+#include <cfenv>
+#include <cmath>
+#include <limits>
+#include <optional>
+#include <string>
+
+#include "aclnnop/aclnn_layer_norm.h"
+#include "ops/layer_norm/cases.h"
+#include "ops/layer_norm/reference.h"
+#include "support/compare.h"
+#include "support/run.h"
+#include "support/targets.h"
+#include "support/tensor.h"
+
+namespace aclgrad::test {
+namespace {
+
+using layer_norm::Reference;
+using layer_norm::reference;
+
+// What a problem may choose; the defaults are the plain case.
+struct Options {
+  aclDataType dtype = ACL_FLOAT;
+  std::optional<aclDataType> weight = ACL_FLOAT, bias = ACL_FLOAT;
+  aclDataType y = ACL_FLOAT;
+  std::optional<aclDataType> mean = ACL_FLOAT, rstd = ACL_FLOAT;
+  double eps = 1e-5;
+  Arrangement in = Arrangement::kContiguous;
+  Arrangement out = Arrangement::kContiguous;
+  size_t normalized = 1;  // dims of input that are normalized
+  std::optional<int32_t> impl_mode;
+};
+
+Options all_of(aclDataType dtype) {
+  Options options;
+  options.dtype = options.y = dtype;
+  options.weight = options.bias = dtype;
+  return options;
+}
+
+// The tensors of one problem with random data, and its two phases.
+struct Problem {
+  Problem(Dims dims, const Options& chosen, uint64_t seed = 1)
+      : options(chosen),
+        tail(dims.end() - static_cast<std::ptrdiff_t>(chosen.normalized), dims.end()),
+        head(dims.begin(), dims.end() - static_cast<std::ptrdiff_t>(chosen.normalized)),
+        x(dims, chosen.dtype, chosen.in),
+        weight(tail, chosen.weight.value_or(ACL_FLOAT), of_tail(chosen.in)),
+        bias(tail, chosen.bias.value_or(ACL_FLOAT), of_tail(chosen.in)),
+        y(dims, chosen.y, chosen.out),
+        mean(head, chosen.mean.value_or(ACL_FLOAT), of_head(chosen.out)),
+        rstd(head, chosen.rstd.value_or(ACL_FLOAT), of_head(chosen.out)) {
+    x.fill_normal(seed, 0.5, 2.0);
+    weight.fill_normal(seed + 1, 1.0, 0.5);
+    bias.fill_normal(seed + 2);
+  }
+
+  aclnnStatus plan(uint64_t* size, aclOpExecutor** executor) {
+    const IntArray normalized(tail);
+    aclTensor* const w = options.weight ? weight.handle() : nullptr;
+    aclTensor* const b = options.bias ? bias.handle() : nullptr;
+    aclTensor* const m = options.mean ? mean.handle() : nullptr;
+    aclTensor* const r = options.rstd ? rstd.handle() : nullptr;
+    if (options.impl_mode) {
+      return aclnnLayerNormWithImplModeGetWorkspaceSize(x.handle(), normalized.handle(), w, b,
+                                                        options.eps, y.handle(), m, r,
+                                                        *options.impl_mode, size, executor);
+    }
+    return aclnnLayerNormGetWorkspaceSize(x.handle(), normalized.handle(), w, b, options.eps,
+                                          y.handle(), m, r, size, executor);
+  }
+  Outcome run_it() {
+    return run([&](uint64_t* size, aclOpExecutor** executor) { return plan(size, executor); },
+               options.impl_mode ? aclnnLayerNormWithImplMode : aclnnLayerNorm);
+  }
+  Reference exact() const {
+    const auto none = std::vector<double>();
+    return reference(count(head), count(tail), x.values(), options.weight ? weight.values() : none,
+                     options.bias ? bias.values() : none, options.eps);
+  }
+  void expect_right() const {
+    const Reference r = exact();
+    const auto terms = static_cast<double>(count(tail));
+    expect_close("out", y, r.y, r.y_magnitude, terms);
+    if (options.mean) {
+      expect_close("meanOut", mean, r.mean, r.mean_magnitude, terms);
+    } else {
+      EXPECT_TRUE(mean.untouched());
+    }
+    if (options.rstd) {
+      expect_close("rstdOut", rstd, r.rstd, r.rstd_magnitude, terms);
+    } else {
+      EXPECT_TRUE(rstd.untouched());
+    }
+  }
+  void run_and_check() {
+    const Outcome outcome = run_it();
+    ASSERT_TRUE(outcome.ok()) << outcome;
+    expect_right();
+  }
+  std::vector<uint8_t> output_bits() const {
+    std::vector<uint8_t> bits = y.bits();
+    for (const Tensor* t : {&mean, &rstd}) {
+      const std::vector<uint8_t> more = t->bits();
+      bits.insert(bits.end(), more.begin(), more.end());
+    }
+    return bits;
+  }
+  void poison_outputs() {
+    y.poison();
+    mean.poison();
+    rstd.poison();
+  }
+  static size_t count(const Dims& dims) {
+    size_t product = 1;
+    for (const int64_t dim : dims) product *= static_cast<size_t>(dim);
+    return product;
+  }
+  // A broadcast weight would change the numbers.
+  static Arrangement of_tail(Arrangement in) {
+    return in == Arrangement::kBroadcast ? Arrangement::kContiguous : in;
+  }
+  Arrangement of_head(Arrangement out) const {
+    return head.empty() ? Arrangement::kContiguous : out;
+  }
+
+  Options options;
+  Dims tail, head;
+  Tensor x, weight, bias, y, mean, rstd;
+};
+
+constexpr aclDataType kFloats[] = {ACL_FLOAT, ACL_FLOAT16, ACL_BF16};
+
+TEST(LayerNorm, SmallExample) {
+  Problem problem({2, 4}, Options());
+  problem.options.eps = 0.0;
+  problem.x.fill({1, 3, 1, 3, -2, 2, 2, -2});
+  problem.weight.fill({1, 2, 3, 4});
+  problem.bias.fill({0, 0, 0.5, -1});
+  ASSERT_TRUE(problem.run_it().ok());
+  EXPECT_EQ(problem.y.values(), (std::vector<double>{-1, 2, -2.5, 3, -1, 2, 3.5, -5}));
+  EXPECT_EQ(problem.mean.values(), (std::vector<double>{2, 0}));
+  EXPECT_EQ(problem.rstd.values(), (std::vector<double>{1, 0.5}));
+}
+
+// Every shape in every dtype: right on the best target, the same bits on all targets and for all
+// thread counts.
+TEST(LayerNorm, MatchesReferenceWithTheSameBitsOnEveryTargetAndThreadCount) {
+  for (const auto& shape : layer_norm::test_shapes()) {
+    for (const aclDataType dtype : kFloats) {
+      SCOPED_TRACE(std::string(dtype_short_name(dtype)) + "/" + std::to_string(shape.rows) + "x" +
+                   std::to_string(shape.cols));
+      Problem problem({shape.rows, shape.cols}, all_of(dtype));
+      problem.run_and_check();
+      const std::vector<uint8_t> bits = problem.output_bits();
+      for_each_target([&](const std::string& name) {
+        problem.poison_outputs();
+        ASSERT_TRUE(problem.run_it().ok());
+        expect_same_bits(name, problem.output_bits(), bits);
+      });
+      for_each_thread_count([&](int threads) {
+        problem.poison_outputs();
+        ASSERT_TRUE(problem.run_it().ok());
+        expect_same_bits(std::to_string(threads) + " threads", problem.output_bits(), bits);
+      });
+    }
+  }
+}
+
+// Outputs beyond the cache are written past it, but for the ends of rows whose lines are not whole.
+// Every row is shown to be what the same row gives on its own.
+TEST(LayerNorm, LargeOutputsHaveTheBitsOfSmallOnes) {
+  for (const aclDataType dtype : kFloats) {
+    const int64_t cols = 1003;
+    const int64_t rows = 20000;
+    Tensor x({rows, cols}, dtype, Arrangement::kOffset);
+    Tensor y({rows, cols}, dtype, Arrangement::kOffset);
+    std::vector<uint8_t> bytes(static_cast<size_t>(rows * cols) * x.element_size());
+    Random random(7);
+    for (size_t i = 0; i < bytes.size(); ++i) {  // numbers between 2^-3 and 2^2, of either sign
+      bytes[i] = static_cast<uint8_t>(random.bits());
+      if (i % x.element_size() == x.element_size() - 1) bytes[i] = bytes[i] % 2 != 0 ? 0x3F : 0xBE;
+    }
+    x.fill_bits(bytes);
+    const IntArray normalized({cols});
+    const auto layer_norm = [&](const Tensor& from, const Tensor& to) {
+      return run(
+          [&](uint64_t* size, aclOpExecutor** executor) {
+            return aclnnLayerNormGetWorkspaceSize(from.handle(), normalized.handle(), nullptr,
+                                                  nullptr, 1e-5, to.handle(), nullptr, nullptr,
+                                                  size, executor);
+          },
+          aclnnLayerNorm);
+    };
+    ASSERT_TRUE(layer_norm(x, y).ok());
+    EXPECT_TRUE(y.untouched_outside());
+    const std::vector<uint8_t> all = y.bits();
+    const auto row_bytes =
+        static_cast<std::ptrdiff_t>(static_cast<size_t>(cols) * x.element_size());
+    for (const int64_t row :
+         {int64_t{0}, int64_t{1}, int64_t{31}, int64_t{32}, int64_t{777}, rows / 2, rows - 1}) {
+      Tensor one_x({1, cols}, dtype), one_y({1, cols}, dtype);
+      one_x.fill_bits({bytes.begin() + row * row_bytes, bytes.begin() + (row + 1) * row_bytes});
+      ASSERT_TRUE(layer_norm(one_x, one_y).ok());
+      expect_same_bits("row " + std::to_string(row),
+                       {all.begin() + row * row_bytes, all.begin() + (row + 1) * row_bytes},
+                       one_y.bits());
+    }
+  }
+}
+
+TEST(LayerNorm, EveryDtypeCombination) {
+  uint64_t seed = 0;
+  const std::optional<aclDataType> none;
+  for (const aclDataType dtype : kFloats) {
+    for (const aclDataType y : kFloats) {
+      for (const std::optional<aclDataType> weight :
+           {none, std::optional(ACL_FLOAT), std::optional(dtype)}) {
+        for (const std::optional<aclDataType> bias :
+             {none, std::optional(ACL_FLOAT), std::optional(dtype)}) {
+          if (weight && bias && *weight != *bias) continue;
+          Options options;
+          options.dtype = dtype;
+          options.y = y;
+          options.weight = weight;
+          options.bias = bias;
+          options.mean = seed % 4 == 3 ? none : std::optional(kFloats[seed % 3]);
+          options.rstd = seed % 5 == 4 ? none : std::optional(kFloats[seed / 3 % 3]);
+          SCOPED_TRACE("seed " + std::to_string(seed));
+          Problem({5, 37}, options, ++seed).run_and_check();
+        }
+      }
+    }
+  }
+}
+
+TEST(LayerNorm, ImplModesGiveTheSameBits) {
+  Options options = all_of(ACL_FLOAT16);
+  options.mean = options.rstd = ACL_FLOAT16;
+  Problem plain({30, 70}, options);
+  plain.run_and_check();
+  for (const int32_t mode : {0, 1, 2}) {
+    options.impl_mode = mode;
+    Problem problem({30, 70}, options);
+    problem.run_and_check();
+    expect_same_bits("implMode", problem.output_bits(), plain.output_bits());
+  }
+}
+
+TEST(LayerNorm, RanksOneToEight) {
+  Dims dims;
+  for (size_t rank = 1; rank <= 8; ++rank) {
+    dims.push_back(rank % 3 == 0 ? 3 : 2);
+    for (size_t normalized = 1; normalized <= rank; ++normalized) {
+      Options options;
+      options.normalized = normalized;
+      SCOPED_TRACE(std::to_string(rank) + " dims, " + std::to_string(normalized) + " normalized");
+      Problem(dims, options).run_and_check();
+    }
+  }
+}
+
+// mean and rstd may have any shape of one element a row: [2,1,1] here, and [1,2].
+TEST(LayerNorm, StatisticsOfAnyShape) {
+  Problem problem({2, 5}, Options());
+  problem.run_and_check();
+  const Tensor mean({2, 1, 1}, ACL_FLOAT), rstd({1, 2}, ACL_FLOAT);
+  const IntArray normalized({5});
+  const Outcome outcome = run(
+      [&](uint64_t* size, aclOpExecutor** executor) {
+        return aclnnLayerNormGetWorkspaceSize(problem.x.handle(), normalized.handle(), nullptr,
+                                              nullptr, 1e-5, problem.y.handle(), mean.handle(),
+                                              rstd.handle(), size, executor);
+      },
+      aclnnLayerNorm);
+  ASSERT_TRUE(outcome.ok()) << outcome;
+  EXPECT_EQ(mean.values(), problem.mean.values());
+  EXPECT_EQ(rstd.values(), problem.rstd.values());
+}
+
+TEST(LayerNorm, EveryStridedViewGivesTheSameBits) {
+  for (const Dims& dims : {Dims{6, 5, 20}, Dims{3, 17, 33}, Dims{2, 2, 9000}}) {
+    for (const aclDataType dtype : kFloats) {
+      for (const size_t normalized : {1u, 2u}) {
+        Options options = all_of(dtype);
+        options.normalized = normalized;
+        Problem plain(dims, options);
+        plain.run_and_check();
+        for (const Arrangement in : kInputArrangements) {
+          for (const Arrangement out : kOutputArrangements) {
+            SCOPED_TRACE(std::string(arrangement_name(in)) + " to " + arrangement_name(out));
+            options.in = in;
+            options.out = out;
+            Problem view(dims, options);
+            view.run_and_check();
+            if (in != Arrangement::kBroadcast) {
+              expect_same_bits("view", view.output_bits(), plain.output_bits());
+            }
+          }
+        }
+      }
+    }
+  }
+}
+
+// FP32 weight and bias are read where they are; rows with gaps between them are not packed.
+TEST(LayerNorm, NoWorkspaceForRowsAndFp32Weights) {
+  Options options;
+  options.in = options.out = Arrangement::kRowPadded;
+  Problem problem({100, 300}, options);
+  const Outcome outcome = problem.run_it();
+  ASSERT_TRUE(outcome.ok()) << outcome;
+  EXPECT_EQ(outcome.workspace_size, 0u);
+}
+
+TEST(LayerNorm, EmptyTensors) {
+  Problem no_rows({0, 5}, Options());
+  ASSERT_TRUE(no_rows.run_it().ok());
+  Problem no_columns({5, 0}, Options());
+  ASSERT_TRUE(no_columns.run_it().ok());
+  EXPECT_EQ(no_columns.mean.values(), std::vector<double>(5, 0.0));
+  for (const double value : no_columns.rstd.values()) EXPECT_TRUE(std::isnan(value));
+  expect_canonical_nan("rstd", no_columns.rstd);
+  Problem nothing({0, 0}, Options());
+  ASSERT_TRUE(nothing.run_it().ok());
+}
+
+TEST(LayerNorm, NanAndInfFlowAsTheFormulaHasThem) {
+  const double inf = std::numeric_limits<double>::infinity();
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  for (const double special : {inf, -inf, nan}) {
+    for (const int where : {0, 1, 2}) {
+      for (const Dims& dims : {Dims{19, 21}, Dims{3, 12000}}) {
+        for (const aclDataType dtype : kFloats) {
+          Problem problem(dims, all_of(dtype));
+          Tensor* tensors[] = {&problem.x, &problem.weight, &problem.bias};
+          std::vector<double> values = tensors[where]->values();
+          values[3] = special;
+          tensors[where]->fill(values);
+          problem.run_and_check();
+        }
+      }
+    }
+  }
+}
+
+// Squares that leave FP32, or that would vanish in it: eps decides whether they count.
+TEST(LayerNorm, HugeAndTinyNumbers) {
+  for (const double eps : {0.0, 1e-40, 1e-5}) {
+    for (const double scale : {1e18, 1e25, 1e38, 1e-15, 1e-25, 1e-38, 0x1p-149}) {
+      for (const Dims& dims : {Dims{4, 40}, Dims{2, 9000}}) {
+        if (eps == 0.0 && scale < 1e-38) continue;  // rstd itself would leave FP32
+        SCOPED_TRACE(std::to_string(std::log10(eps)) + " " + std::to_string(std::log10(scale)));
+        Options options;
+        options.eps = eps;
+        Problem problem(dims, options);
+        problem.x.fill_uniform(3, -2 * scale, 3 * scale);
+        problem.run_and_check();
+      }
+    }
+  }
+}
+
+// Rows of one number have no variance: y is the bias, without eps 0 * Inf.
+TEST(LayerNorm, ConstantRows) {
+  for (const aclDataType dtype : kFloats) {
+    for (const double number : {0.1, -1000.3, 0.0, 1e-30, 60001.0}) {
+      for (const Dims& dims : {Dims{3, 100}, Dims{2, 10001}}) {
+        Problem problem(dims, all_of(dtype));
+        problem.x.fill_constant(number);
+        problem.run_and_check();
+        const std::vector<double> y = problem.y.values(), bias = problem.bias.values();
+        for (size_t i = 0; i < y.size(); ++i) ASSERT_EQ(y[i], bias[i % bias.size()]);
+      }
+    }
+  }
+  Options options;
+  options.eps = 1e-12;
+  Problem large({2, 9000}, options);
+  large.x.fill_constant(1e7 / 3);
+  large.run_and_check();
+  options.eps = 0.0;
+  Problem problem({2, 50}, options);
+  problem.x.fill_constant(0.0);
+  problem.run_and_check();
+  EXPECT_TRUE(std::isinf(problem.rstd.values()[0]));
+  EXPECT_TRUE(std::isnan(problem.y.values()[0]));
+}
+
+// Elements near a mean that is small only because large numbers cancel.
+TEST(LayerNorm, SmallMeanBetweenLargeNumbers) {
+  for (const Dims& dims : {Dims{40, 15}, Dims{10, 1000}, Dims{3, 10000}}) {
+    Problem problem(dims, Options());
+    problem.options.bias.reset();
+    std::vector<double> x = normal_values(problem.x.numel(), 11, 0.0, 3.0);
+    for (size_t i = 0; i < x.size(); i += 5) x[i] *= 1e-6;
+    problem.x.fill(x);
+    problem.run_and_check();
+  }
+}
+
+// A variance far below the square of the mean: E[x^2] - E[x]^2 would lose it.
+TEST(LayerNorm, SmallVarianceBesideALargeMean) {
+  for (const Dims& dims : {Dims{5, 1000}, Dims{3, 20000}}) {
+    Options options;
+    options.eps = 1e-12;
+    Problem problem(dims, options);
+    problem.x.fill_normal(5, 1000.0, 0.01);
+    problem.run_and_check();
+  }
+}
+
+TEST(LayerNorm, AnyEps) {
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  for (const double eps :
+       {0.0, 1e-300, 1.0, 1e30, 1e300, -1.0, -1e9, nan, std::numeric_limits<double>::infinity()}) {
+    SCOPED_TRACE(std::to_string(eps));
+    Options options;
+    options.eps = eps;
+    Problem({7, 33}, options).run_and_check();
+  }
+}
+
+TEST(LayerNorm, AMillionTermsHoldTheTolerance) {
+  for (const Dims& dims : {Dims{200000, 5}, Dims{2, 1000000}}) {
+    Problem problem(dims, Options());
+    problem.run_and_check();
+    problem.x.fill_constant(0.1);
+    problem.run_and_check();
+  }
+}
+
+TEST(LayerNorm, TheCallersRoundingModeHasNoInfluence) {
+  Problem problem({33, 100}, all_of(ACL_FLOAT16));
+  ASSERT_TRUE(problem.run_it().ok());
+  const std::vector<uint8_t> bits = problem.output_bits();
+  for (const int mode : {FE_UPWARD, FE_DOWNWARD, FE_TOWARDZERO}) {
+    problem.poison_outputs();
+    std::fesetround(mode);
+    const Outcome outcome = problem.run_it();
+    EXPECT_EQ(std::fegetround(), mode);
+    std::fesetround(FE_TONEAREST);
+    ASSERT_TRUE(outcome.ok());
+    expect_same_bits("rounding", problem.output_bits(), bits);
+  }
+}
+
+// Arguments of phase one, any of which a row of the error table replaces.
+struct Call {
+  Tensor x{{2, 4}, ACL_FLOAT}, weight{{4}, ACL_FLOAT}, bias{{4}, ACL_FLOAT};
+  Tensor y{{2, 4}, ACL_FLOAT}, mean{{2, 1}, ACL_FLOAT}, rstd{{2, 1}, ACL_FLOAT};
+  IntArray normalized{std::vector<int64_t>{4}};
+
+  const aclTensor *x_at = x.handle(), *weight_at = weight.handle(), *bias_at = bias.handle(),
+                  *y_at = y.handle(), *mean_at = mean.handle(), *rstd_at = rstd.handle();
+  const aclIntArray* normalized_at = normalized.handle();
+  int32_t mode = 0;
+
+  aclnnStatus plain(uint64_t* size, aclOpExecutor** executor) const {
+    return aclnnLayerNormGetWorkspaceSize(
+        x_at, normalized_at, weight_at, bias_at, 1e-5, const_cast<aclTensor*>(y_at),
+        const_cast<aclTensor*>(mean_at), const_cast<aclTensor*>(rstd_at), size, executor);
+  }
+  aclnnStatus with_mode(uint64_t* size, aclOpExecutor** executor) const {
+    return aclnnLayerNormWithImplModeGetWorkspaceSize(
+        x_at, normalized_at, weight_at, bias_at, 1e-5, const_cast<aclTensor*>(y_at),
+        const_cast<aclTensor*>(mean_at), const_cast<aclTensor*>(rstd_at), mode, size, executor);
+  }
+  void mode_refused(aclnnStatus status, std::initializer_list<std::string> substrings) {
+    SCOPED_TRACE(*substrings.begin());
+    expect_refused(
+        [&](uint64_t* size, aclOpExecutor** executor) { return with_mode(size, executor); }, status,
+        substrings);
+  }
+  // By both functions, alike.
+  void refused(aclnnStatus status, std::initializer_list<std::string> substrings) {
+    mode_refused(status, substrings);
+    expect_refused([&](uint64_t* size, aclOpExecutor** executor) { return plain(size, executor); },
+                   status, substrings);
+  }
+};
+
+constexpr aclnnStatus kNull = 161001, kInvalid = 161002;
+constexpr const aclTensor* Call::*kTensors[] = {&Call::x_at, &Call::weight_at, &Call::bias_at,
+                                                &Call::y_at, &Call::mean_at,   &Call::rstd_at};
+constexpr const char* kNames[] = {"input", "weightOptional",  "biasOptional",
+                                  "out",   "meanOutOptional", "rstdOutOptional"};
+
+void expect_replaced_refused(size_t which, const Tensor& tensor,
+                             std::initializer_list<std::string> substrings) {
+  Call call;
+  call.*kTensors[which] = tensor.handle();
+  call.refused(kInvalid, substrings);
+}
+
+TEST(LayerNorm, ErrorTableNullsAndHandles) {
+  for (const size_t which : {0u, 3u}) {
+    Call call;
+    call.*kTensors[which] = nullptr;
+    call.mode_refused(kNull, {std::string("aclnnLayerNormWithImplMode: ") + kNames[which], "null"});
+    call.refused(kNull, {": " + std::string(kNames[which]) + " is null"});
+  }
+  Call no_shape;
+  no_shape.normalized_at = nullptr;
+  no_shape.refused(kNull, {"normalizedShape", "null"});
+  Call call;
+  uint64_t size = 7;
+  aclOpExecutor* executor = nullptr;
+  EXPECT_EQ(call.plain(nullptr, &executor), kNull);
+  EXPECT_EQ(executor, nullptr);
+  EXPECT_EQ(call.with_mode(&size, nullptr), kNull);
+  expect_message(take_message(), {"aclnnLayerNormWithImplMode: executor"});
+  EXPECT_EQ(size, 7u);
+  for (size_t which = 0; which < std::size(kTensors); ++which) {
+    Call wrong_kind;
+    wrong_kind.*kTensors[which] =
+        reinterpret_cast<const aclTensor*>(wrong_kind.normalized.handle());
+    wrong_kind.refused(kInvalid, {kNames[which], "aclIntArray"});
+    Tensor dead({2, 4}, ACL_FLOAT);
+    wrong_kind.*kTensors[which] = dead.handle();
+    dead.destroy_handle();
+    wrong_kind.refused(kInvalid, {kNames[which], "destroyed"});
+  }
+}
+
+TEST(LayerNorm, ErrorTableDtypes) {
+  expect_replaced_refused(0, Tensor({2, 4}, ACL_DOUBLE), {"input", "DOUBLE", "BFLOAT16"});
+  expect_replaced_refused(1, Tensor({4}, ACL_FLOAT16), {"weightOptional", "FLOAT16", "FLOAT"});
+  expect_replaced_refused(2, Tensor({4}, ACL_BF16), {"biasOptional", "BFLOAT16", "FLOAT"});
+  Call call;
+  const Tensor half_x({2, 4}, ACL_FLOAT16), half_bias({4}, ACL_FLOAT16);
+  call.x_at = half_x.handle();
+  call.bias_at = half_bias.handle();
+  call.refused(kInvalid, {"biasOptional", "FLOAT16", "weightOptional"});
+  call.weight_at = nullptr;
+  call.refused(0, {""});
+  expect_replaced_refused(3, Tensor({2, 4}, ACL_INT8), {"out", "INT8", "FLOAT16"});
+  expect_replaced_refused(4, Tensor({2}, ACL_INT32), {"meanOutOptional", "INT32"});
+  expect_replaced_refused(5, Tensor({2}, ACL_INT64), {"rstdOutOptional", "INT64"});
+}
+
+TEST(LayerNorm, ErrorTableFormatsAndRanks) {
+  for (size_t which = 0; which < std::size(kTensors); ++which) {
+    Call call;
+    const Tensor* tensors[] = {&call.x, &call.weight, &call.bias, &call.y, &call.mean, &call.rstd};
+    for (const aclFormat format : {ACL_FORMAT_NC1HWC0, ACL_FORMAT_FRACTAL_NZ}) {
+      aclTensor* other = tensors[which]->make_handle(format);
+      call.*kTensors[which] = other;
+      call.refused(kInvalid, {kNames[which], "format"});
+      EXPECT_EQ(aclDestroyTensor(other), 0);
+    }
+    aclTensor* other = tensors[which]->make_handle(ACL_FORMAT_NCHW);
+    call.*kTensors[which] = other;
+    call.refused(0, {""});
+    EXPECT_EQ(aclDestroyTensor(other), 0);
+    expect_replaced_refused(which, Tensor(Dims(9, 1), ACL_FLOAT), {kNames[which], "9", "8"});
+    expect_replaced_refused(which, Tensor({-2, 4}, ACL_FLOAT), {kNames[which], "[-2,4]"});
+  }
+  Call none;
+  const IntArray empty({});
+  none.normalized_at = empty.handle();
+  none.refused(kInvalid, {"normalizedShape", "0 entries"});
+  Call many;
+  const IntArray three({1, 2, 4});
+  many.normalized_at = three.handle();
+  many.refused(kInvalid, {"normalizedShape", "3 entries", "[2,4]"});
+}
+
+TEST(LayerNorm, ErrorTableShapes) {
+  Call tail;
+  const IntArray five({5});
+  tail.normalized_at = five.handle();
+  tail.refused(kInvalid, {"normalizedShape", "[5]", "[2,4]"});
+  Call front;  // every entry counts
+  const IntArray three_four({3, 4});
+  front.normalized_at = three_four.handle();
+  front.refused(kInvalid, {"normalizedShape", "[3,4]", "[2,4]"});
+  expect_replaced_refused(1, Tensor({5}, ACL_FLOAT), {"weightOptional", "[5]", "[4]"});
+  expect_replaced_refused(2, Tensor({1, 4}, ACL_FLOAT), {"biasOptional", "[1,4]", "[4]"});
+  expect_replaced_refused(3, Tensor({8}, ACL_FLOAT), {"out", "[8]", "[2,4]"});
+  expect_replaced_refused(4, Tensor({4}, ACL_FLOAT), {"meanOutOptional", "4 elements", "2"});
+  expect_replaced_refused(5, Tensor({1, 1}, ACL_FLOAT), {"rstdOutOptional", "1 element", "2"});
+}
+
+TEST(LayerNorm, ErrorTableImplMode) {
+  for (const int32_t mode : {-1, 3, 1000}) {
+    Call call;
+    call.mode = mode;
+    call.mode_refused(kInvalid, {"implMode is " + std::to_string(mode), "0, 1 or 2"});
+  }
+  const Tensor x({2, 4}, ACL_FLOAT16), weight({4}, ACL_FLOAT16), bias({4}, ACL_FLOAT16),
+      y({2, 4}, ACL_FLOAT16), mean({2}, ACL_FLOAT16), rstd({2}, ACL_FLOAT16);
+  const Tensor* halves[] = {&x, &weight, &bias, &y, &mean, &rstd};
+  for (const size_t wide : {0u, 3u, 4u, 5u}) {  // weight and bias below
+    Call call;
+    call.mode = 2;
+    for (size_t i = 0; i < 6; ++i) {
+      if (i != wide && !(wide == 0 && i < 3)) call.*kTensors[i] = halves[i]->handle();
+    }
+    call.mode_refused(kInvalid, {"implMode is 2", kNames[wide], "FLOAT16"});
+  }
+  Call call;
+  call.mode = 2;
+  for (size_t i = 0; i < 6; ++i) call.*kTensors[i] = halves[i]->handle();
+  call.mode_refused(0, {""});
+  call.weight_at = call.weight.handle();
+  call.bias_at = call.bias.handle();
+  call.mode_refused(kInvalid, {"implMode is 2", "weightOptional", "FLOAT16"});
+  call.weight_at = nullptr;
+  call.mode_refused(kInvalid, {"implMode is 2", "biasOptional", "FLOAT16"});
+}
+
+// The tensor `which` becomes this view of the memory of tensor `source`.
+void expect_view_refused(size_t which, size_t source, const Dims& dims, const Dims& strides,
+                         std::initializer_list<std::string> substrings) {
+  Call call;
+  const Tensor* tensors[] = {&call.x, &call.weight, &call.bias, &call.y, &call.mean, &call.rstd};
+  const int64_t storage = tensors[source]->numel();
+  aclTensor* view = aclCreateTensor(dims.data(), dims.size(), ACL_FLOAT, strides.data(), 0,
+                                    ACL_FORMAT_ND, &storage, 1, tensors[source]->address());
+  call.*kTensors[which] = view;
+  call.refused(kInvalid, substrings);
+  EXPECT_EQ(aclDestroyTensor(view), 0);
+}
+
+TEST(LayerNorm, ErrorTableSizesBoundsOverlap) {
+  constexpr int64_t kHuge = int64_t{1} << 61;
+  expect_view_refused(0, 0, {kHuge, 4}, {4, 1}, {"input", std::to_string(kHuge)});
+  expect_view_refused(0, 0, {2, 4}, {1000000, 1}, {"input", "allocation"});
+  expect_view_refused(3, 3, {2, 4}, {1000000, 1}, {"out", "allocation"});
+  expect_view_refused(3, 3, {2, 4}, {1, 1}, {"out", "[1,1]"});
+  expect_view_refused(3, 0, {2, 4}, {4, 1}, {"out", "input"});  // not even in place
+  expect_view_refused(4, 1, {2}, {1}, {"meanOutOptional", "weightOptional"});
+  expect_view_refused(5, 4, {2}, {1}, {"rstdOutOptional", "meanOutOptional"});
+}
+
+}  // namespace
+}  // namespace aclgrad::test

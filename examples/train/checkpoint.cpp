@@ -129,14 +129,16 @@ std::vector<char> read_all(const std::string& path) {
 }  // namespace
 
 void expect_writable(const std::string& path) {
-  if (std::filesystem::is_directory(path)) {
-    throw std::runtime_error("cannot write " + path + ": it is a folder");
+  // A rename would put a file in the place of a folder or a device.
+  if (std::filesystem::exists(path) && !std::filesystem::is_regular_file(path)) {
+    throw std::runtime_error("cannot write " + path + ": it is there and no ordinary file");
   }
   const TemporaryFile begun(path);
 }
 
 void save_checkpoint(const std::string& path, const ModelSize& size, aclDataType dtype,
                      const Progress& progress, Parameters& parameters) {
+  expect_writable(path);
   const Header header = header_of(size, dtype, progress, parameters.total());
   TemporaryFile file(path);
   file.write(&header, sizeof(header));

@@ -171,6 +171,8 @@ class BadInput(Case):
 
     def test_places_that_cannot_be_written(self):
         self.refused("cannot write", "--steps", 1, "--save", self.folder / "none" / "saved", TEXT)
+        self.refused("no ordinary file", "--steps", 1, "--save", self.folder, TEXT)
+        self.refused("no ordinary file", "--steps", 1, "--save", "/dev/full", TEXT)
         self.refused("cannot write", "--steps", 1, "--curve", self.folder / "none" / "c.svg", TEXT)
 
     def test_periodic_checkpoints(self):

@@ -20,11 +20,18 @@ void copy(Workers& workers, const float* from, float* to, size_t count) {
       count, [=](size_t begin, size_t end) { std::copy(from + begin, from + end, to + begin); });
 }
 
+// A layer norm with its parameters, `name`_gamma and `name`_beta.
+LayerNorm::Memory norm_memory(Parameters& parameters, const std::string& name, float* x, float* y,
+                              float* dy, float* dx) {
+  return {x,  parameters.weights(name + "_gamma"),   parameters.weights(name + "_beta"),  y, dy,
+          dx, parameters.gradients(name + "_gamma"), parameters.gradients(name + "_beta")};
+}
+
 }  // namespace
 
 Model::Block::Block(Operators& operators, Parameters& parameters, const ModelSize& s, size_t batch,
-                    size_t number, float* stream_in, float* dnorm, const Windows& windows,
-                    const uint8_t* causal)
+                    const std::string& prefix, float* stream_in, float* dnorm,
+                    const Windows& windows, const uint8_t* causal)
     : in(stream_in),
       middle(batch * s.context * s.width),
       out(middle.size()),
@@ -33,21 +40,13 @@ Model::Block::Block(Operators& operators, Parameters& parameters, const ModelSiz
       dattention_in(middle.size()),
       dexperts_in(middle.size()),
       attention_norm(operators, batch * s.context, s.width,
-                     {in, parameters.weights("block" + std::to_string(number) + ".attention_gamma"),
-                      parameters.weights("block" + std::to_string(number) + ".attention_beta"),
-                      attention_in.data(), dattention_in.data(), dnorm,
-                      parameters.gradients("block" + std::to_string(number) + ".attention_gamma"),
-                      parameters.gradients("block" + std::to_string(number) + ".attention_beta")}),
-      experts_norm(
-          operators, batch * s.context, s.width,
-          {middle.data(), parameters.weights("block" + std::to_string(number) + ".experts_gamma"),
-           parameters.weights("block" + std::to_string(number) + ".experts_beta"),
-           experts_in.data(), dexperts_in.data(), dnorm,
-           parameters.gradients("block" + std::to_string(number) + ".experts_gamma"),
-           parameters.gradients("block" + std::to_string(number) + ".experts_beta")}),
-      attention(operators, parameters, s, batch, "block" + std::to_string(number) + ".", windows,
-                causal),
-      experts(operators, parameters, s, batch, "block" + std::to_string(number) + ".") {}
+                     norm_memory(parameters, prefix + "attention", in, attention_in.data(),
+                                 dattention_in.data(), dnorm)),
+      experts_norm(operators, batch * s.context, s.width,
+                   norm_memory(parameters, prefix + "experts", middle.data(), experts_in.data(),
+                               dexperts_in.data(), dnorm)),
+      attention(operators, parameters, s, batch, prefix, windows, causal),
+      experts(operators, parameters, s, batch, prefix) {}
 
 void Model::Block::forward(Workers& workers) {
   attention_norm.forward();
@@ -99,15 +98,14 @@ Model::Model(Operators& operators, Parameters& parameters, const ModelSize& s, s
   for (size_t i = 0; i < tokens_; ++i) positions_[i] = static_cast<int64_t>(i % s.context);
   float* in = stream_.data();
   for (size_t i = 0; i < s.blocks; ++i) {
-    blocks_.push_back(std::make_unique<Block>(operators, parameters, s, batch, i, in,
+    blocks_.push_back(std::make_unique<Block>(operators, parameters, s, batch,
+                                              "block" + std::to_string(i) + ".", in,
                                               dnormal_.data(), windows_, causal_mask_.data()));
     in = blocks_.back()->out.data();
   }
   final_norm_ = std::make_unique<LayerNorm>(
       operators, tokens_, s.width,
-      LayerNorm::Memory{in, parameters.weights("final_gamma"), parameters.weights("final_beta"),
-                        normal_.data(), dfinal_.data(), dstream_.data(),
-                        parameters.gradients("final_gamma"), parameters.gradients("final_beta")});
+      norm_memory(parameters, "final", in, normal_.data(), dfinal_.data(), dstream_.data()));
 }
 
 void Model::forward(const uint8_t* bytes, const std::vector<int64_t>& ends) {

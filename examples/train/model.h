@@ -35,7 +35,8 @@ class Model {
  private:
   struct Block {
     Block(Operators& operators, Parameters& parameters, const ModelSize& size, size_t batch,
-          size_t number, float* in, float* dnorm, const Windows& windows, const uint8_t* causal);
+          const std::string& prefix, float* in, float* dnorm, const Windows& windows,
+          const uint8_t* causal);
     void forward(Workers& workers);
     void backward(Workers& workers, float* dstream, float* dnormal);
 

@@ -43,6 +43,12 @@ class Attention {
   // From the gradient of the stream: dx, and the parameters' gradients.
   void backward(const float* x, const float* dstream, float* dx);
 
+  // What NsaCompress read and wrote, of keys and then of values.
+  void append_rounded(std::vector<uint16_t>& to) const {
+    keys_.append_rounded(to);
+    values_.append_rounded(to);
+  }
+
  private:
   void gather_windows(const Compression& compression, Array<float>& padded) const;
   void scatter_gradients(const Array<float>& padded, Compression& compression) const;

@@ -98,6 +98,8 @@ void write_steps(const TemporaryFolder& folder, Trainer& trainer) {
     write_weights(folder.file("gradients.bin"), trainer.parameters().gradients());
     const std::vector<uint32_t> choices = trainer.model().choices();
     write(folder.file("choices.bin"), choices.data(), choices.size() * sizeof(choices[0]));
+    const std::vector<uint16_t> rounded = trainer.model().rounded();
+    write(folder.file("rounded.bin"), rounded.data(), rounded.size() * sizeof(rounded[0]));
   }
   losses.close();
   if (!losses) throw std::runtime_error("cannot write " + folder.file("losses.txt"));

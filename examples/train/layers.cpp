@@ -144,9 +144,11 @@ Compression::Compression(Operators& operators, const Size& size, float* weight, 
       weight_(operators.workers(), dims_of({size.block, size.heads}), ACL_BF16, weight),
       dweight_(operators.workers(), dims_of({size.block, size.heads}), ACL_BF16, dweight),
       y_(size.most_windows * size.heads * size.width),
+      dy_(y_.size()),
       dx_(size.tokens * size.heads * size.width),
       x_rounded_(dx_.size()),
       y_rounded_(y_.size()),
+      dy_rounded_(y_.size()),
       dx_rounded_(dx_.size()) {}
 
 void Compression::forward(const float* x, size_t row_stride, const std::vector<int64_t>& ends,
@@ -176,11 +178,17 @@ void Compression::forward(const float* x, size_t row_stride, const std::vector<i
   for (size_t i = 0; i < windows * cols; ++i) y_[i] = from_bfloat16(y_rounded_[i]);
 }
 
+void Compression::append_rounded(std::vector<uint16_t>& to) const {
+  to.insert(to.end(), x_rounded_.data(), x_rounded_.data() + x_rounded_.size());
+  const size_t written = windows_ * size_.heads * size_.width;
+  to.insert(to.end(), y_rounded_.data(), y_rounded_.data() + written);
+}
+
 void Compression::backward(float* dx, size_t row_stride) {
   const size_t cols = size_.heads * size_.width;
-  for (size_t i = 0; i < windows_ * cols; ++i) y_rounded_[i] = to_bfloat16(y_[i]);
+  for (size_t i = 0; i < windows_ * cols; ++i) dy_rounded_[i] = to_bfloat16(dy_[i]);
   const Dims rows = dims_of({size_.tokens, size_.heads, size_.width});
-  const Tensor dy(dims_of({windows_, size_.heads, size_.width}), ACL_BF16, y_rounded_.data());
+  const Tensor dy(dims_of({windows_, size_.heads, size_.width}), ACL_BF16, dy_rounded_.data());
   const Tensor in(rows, ACL_BF16, x_rounded_.data()), out(rows, ACL_BF16, dx_rounded_.data());
   const Numbers sequence_ends(ends_);
   Call call(

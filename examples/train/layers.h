@@ -90,7 +90,9 @@ class Compression {
   // With the windows' gradient at dy(): adds the rows' gradient at dx, and writes the weight's.
   void backward(float* dx, size_t row_stride);
   const float* y() const { return y_.data(); }
-  float* dy() { return y_.data(); }
+  float* dy() { return dy_.data(); }
+  // Appends what the latest forward read and wrote in BF16.
+  void append_rounded(std::vector<uint16_t>& to) const;
 
  private:
   Operators& operators_;
@@ -98,9 +100,8 @@ class Compression {
   Port weight_, dweight_;
   std::vector<int64_t> ends_;
   size_t windows_ = 0;
-  Array<float> y_;
-  Array<float> dx_;
-  Array<uint16_t> x_rounded_, y_rounded_, dx_rounded_;
+  Array<float> y_, dy_, dx_;
+  Array<uint16_t> x_rounded_, y_rounded_, dy_rounded_, dx_rounded_;
 };
 
 }  // namespace aclgrad::train

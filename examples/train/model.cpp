@@ -170,4 +170,10 @@ std::vector<uint32_t> Model::choices() const {
   return out;
 }
 
+std::vector<uint16_t> Model::rounded() const {
+  std::vector<uint16_t> out;
+  for (const auto& block : blocks_) block->attention.append_rounded(out);
+  return out;
+}
+
 }  // namespace aclgrad::train

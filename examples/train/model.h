@@ -31,6 +31,8 @@ class Model {
   size_t empty_groups() const;                            // experts without a byte, of all blocks
   // The expert of each token, block after block.
   std::vector<uint32_t> choices() const;
+  // What the compressions read and wrote in BF16, block after block.
+  std::vector<uint16_t> rounded() const;
 
  private:
   struct Block {

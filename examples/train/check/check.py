@@ -19,7 +19,7 @@ except ImportError as error:
     sys.exit(f"train --check needs PyTorch and NumPy ({error}); name a python that has them in "
              "ACLGRAD_ORACLE_PYTHON")
 
-from model import Model
+from model import Model, Windows
 from operators import Formulas, Framework
 
 CLOSE = 1e-4        # relative L2 of a gradient in FP32
@@ -59,9 +59,22 @@ class Recorded:
         self.bf16 = self.size["bf16"] == 1
         choices = numpy.fromfile(folder / "choices.bin", numpy.uint32).astype(numpy.int64)
         self.choices = torch.from_numpy(choices).reshape(self.size["blocks"], -1)
+        self.rounded = numpy.fromfile(folder / "rounded.bin", numpy.int16)
 
     def _bytes(self, name):
         return torch.from_numpy(numpy.fromfile(self.folder / name, numpy.uint8).astype(numpy.int64))
+
+    def compressions(self, rows):
+        """What each NsaCompress of the first step read and wrote, of the first rows."""
+        width, context = self.size["width"], self.size["context"]
+        tokens = len(self.bytes[0])
+        windows = len(Windows(self.size, self.ends[0]).starts)
+        kept = Windows(self.size, [end for end in self.ends[0] if end <= rows * context]).starts
+        flat = torch.from_numpy(self.rounded).view(torch.bfloat16).reshape(-1, width)
+        out = []
+        for call in flat.split(tokens + windows):
+            out.append((call[:rows * context], call[tokens:tokens + len(kept)]))
+        return out
 
     def arrays(self, name):
         """The flat array of a file as one tensor for each parameter."""
@@ -115,7 +128,8 @@ def check_training(recorded, report):
         [{"params": [w for name, w in master.items() if decays[name] == decay],
           "weight_decay": adamw["weight_decay"] if decay else 0.0} for decay in (False, True)],
         betas=(adamw["first_decay"], adamw["second_decay"]), eps=adamw["epsilon"])
-    model = Model(recorded.size, Framework(recorded.bf16))
+    compressions = recorded.compressions(recorded.size["batch"])
+    model = Model(recorded.size, Framework(recorded.bf16, compressions))
     losses = []
     for step, rate in enumerate(recorded.rates):
         optimizer.zero_grad()
@@ -154,7 +168,7 @@ def formula_gradients(recorded, rows):
     weights = {name: used.double() for name, used in recorded.arrays("weights.bin").items()}
     weights = {name: used.detach().requires_grad_()
                for name, used in used_weights(recorded, weights).items()}
-    operators = Formulas(recorded.bf16)
+    operators = Formulas(recorded.bf16, recorded.compressions(rows))
     model = Model(recorded.size, operators)
     loss = model.loss(weights, *arguments, choices)
     loss.backward()

@@ -14,16 +14,28 @@ def to_bfloat16(x):
     return x.to(torch.bfloat16).to(x.dtype)
 
 
+def rounded_like(x, program):
+    """x in BF16. A number close to the middle between two of BF16 goes to either, by the last bits of a
+    matrix product: the program's choice is taken wherever it is one of these two."""
+    own = to_bfloat16(x)
+    if program is None:
+        return own
+    program = program.reshape(x.shape).to(x.dtype)
+    _, exponent = torch.frexp(x)
+    half = torch.ldexp(torch.ones_like(x), exponent - 9)  # of the distance of neighbours
+    return torch.where((program - x).abs() <= 1.001 * half, program, own)
+
+
 class _RoundBoth(torch.autograd.Function):
     """A tensor on its way into or out of an operator in BF16; so is its gradient."""
 
     @staticmethod
-    def forward(_, x):
-        return to_bfloat16(x)
+    def forward(_, x, program):
+        return rounded_like(x, program)
 
     @staticmethod
     def backward(_, dy):
-        return to_bfloat16(dy)
+        return to_bfloat16(dy), None
 
 
 class _RoundGradient(torch.autograd.Function):
@@ -43,11 +55,14 @@ def windows_of(x, starts, length):
 
 
 class Framework:
-    def __init__(self, bf16):
+    """`compressions`: what the program's NsaCompress read and wrote, in the order of its calls."""
+
+    def __init__(self, bf16, compressions=()):
         self.bf16 = bf16
+        self.compressions = iter(compressions)
 
     def _port(self, x):
-        return _RoundBoth.apply(x) if self.bf16 else x
+        return _RoundBoth.apply(x, None) if self.bf16 else x
 
     def layer_norm(self, x, gamma, beta):
         y = torch.nn.functional.layer_norm(self._port(x), gamma.shape, gamma, beta, EPSILON)
@@ -62,9 +77,10 @@ class Framework:
 
     def compress(self, x, weight, starts):
         """NsaCompress has no FP32: BF16 whatever the model runs in."""
-        x, weight = _RoundBoth.apply(x), _RoundBoth.apply(weight)
+        read, written = next(self.compressions, (None, None))
+        x, weight = _RoundBoth.apply(x, read), _RoundBoth.apply(weight, None)
         return _RoundBoth.apply(
-            torch.einsum("wlnd,ln->wnd", windows_of(x, starts, weight.shape[0]), weight))
+            torch.einsum("wlnd,ln->wnd", windows_of(x, starts, weight.shape[0]), weight), written)
 
     def group_rows(self, bias, group):
         if not self.bf16:
@@ -154,8 +170,9 @@ class Formulas:
     """Rounding is no formula that has a gradient. So that the numbers are the program's all the
     same, what rounding changes is found once, and is a constant to be added from then on."""
 
-    def __init__(self, bf16):
+    def __init__(self, bf16, compressions):
         self.bf16 = bf16
+        self.compressions = iter(compressions)
         self.changes, self.next, self.frozen = [], 0, False
 
     def freeze(self):
@@ -163,9 +180,9 @@ class Formulas:
         self.frozen = True
         self.next = 0
 
-    def _rounded(self, x):
+    def _rounded(self, x, program=None):
         if not self.frozen:
-            self.changes.append((to_bfloat16(x) - x).detach())
+            self.changes.append((rounded_like(x, program) - x).detach())
             return x + self.changes[-1]
         change = self.changes[self.next]
         self.next = (self.next + 1) % len(self.changes)
@@ -184,7 +201,9 @@ class Formulas:
         return self._port(_Softmax.apply(self._port(x), mask.expand_as(x), scale))
 
     def compress(self, x, weight, starts):
-        return self._rounded(_Compress.apply(self._rounded(x), self._rounded(weight), starts))
+        read, written = next(self.compressions, (None, None))
+        y = _Compress.apply(self._rounded(x, read), self._rounded(weight), starts)
+        return self._rounded(y, written)
 
     def group_rows(self, bias, group):
         return _GroupRows.apply(bias, group)

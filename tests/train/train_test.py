@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """train_test.py <train>: the training program as a user runs it, in its small size. The same bits
 for any run and any number of threads, checkpoints that continue to the same bits, and bad input."""
+import os
 import pathlib
 import re
 import resource
@@ -15,14 +16,15 @@ TRAIN = sys.argv[1]
 TEXT = pathlib.Path(__file__).resolve().parents[2] / "LICENSE"
 
 
-def train(*arguments, limit=None):
+def train(*arguments, limit=None, **variables):
     """`limit`: bytes that a file may have, as if the disk were full then."""
     def full_disk():
         resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
 
     command = [TRAIN, "--size", "small", "--sample", "0", *[str(each) for each in arguments]]
     return subprocess.run(command, capture_output=True, text=True, check=False,
-                          preexec_fn=full_disk if limit else None)
+                          preexec_fn=full_disk if limit else None,
+                          env={**os.environ, **variables})
 
 
 class Case(unittest.TestCase):
@@ -31,13 +33,13 @@ class Case(unittest.TestCase):
         self.addCleanup(folder.cleanup)
         self.folder = pathlib.Path(folder.name)
 
-    def good(self, *arguments):
-        result = train(*arguments)
+    def good(self, *arguments, **variables):
+        result = train(*arguments, **variables)
         self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
         return result.stdout
 
-    def weights(self, *arguments):
-        return re.search(r"hash ([0-9a-f]{16})", self.good(*arguments))[1]
+    def weights(self, *arguments, **variables):
+        return re.search(r"hash ([0-9a-f]{16})", self.good(*arguments, **variables))[1]
 
     def refused(self, message, *arguments, status=1, **more):
         result = train(*arguments, **more)
@@ -51,6 +53,10 @@ class SameBits(Case):
         for threads in (1, 2, 5):
             self.assertEqual(self.weights("--steps", 12, "--threads", threads, TEXT), first)
         self.assertNotEqual(self.weights("--steps", 12, "--seed", 2, TEXT), first)
+
+    def test_any_instruction_set_of_the_operators(self):
+        first = self.weights("--steps", 12, TEXT)
+        self.assertEqual(self.weights("--steps", 12, TEXT, ACLGRAD_TARGET="SCALAR"), first)
 
     def test_bfloat16(self):
         first = self.weights("--steps", 12, "--dtype", "bf16", "--threads", 1, TEXT)

@@ -20,6 +20,7 @@ help:
 	@echo 'make clean                remove build/'
 
 demo:
+	@test -z '$(TEXT)' || test -r '$(TEXT)' || { echo "cannot read TEXT=$(TEXT)" >&2; exit 1; }
 	scripts/setup.sh build demo
 	cmake --preset toolkit
 	cmake --build --preset toolkit

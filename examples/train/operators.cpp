@@ -68,7 +68,7 @@ std::array<Statistics, kOperators> Operators::names() {
 }
 
 void Operators::run(Call& call) {
-  // A planned call asks for its workspace again at each run: it may have been outgrown meanwhile.
+  // One workspace serves all calls: each waits for its work, and the largest decides the size.
   if (call.workspace_ > workspace_.size()) workspace_ = Array<char>(call.workspace_);
   const double begin = now();
   void* workspace = call.workspace_ == 0 ? nullptr : workspace_.data();

@@ -28,6 +28,10 @@ std::vector<uint8_t> read_bytes(const std::string& path) {
     throw std::runtime_error("cannot read the text " + path + ": " + std::strerror(errno));
   }
   if (S_ISDIR(info.st_mode)) throw std::runtime_error("the text " + path + " is a folder");
+  // A device may never end.
+  if (!S_ISREG(info.st_mode) && !S_ISFIFO(info.st_mode)) {
+    throw std::runtime_error("the text " + path + " is no file");
+  }
   errno = 0;
   std::ifstream file(path, std::ios::binary);
   std::vector<uint8_t> bytes((std::istreambuf_iterator<char>(file)),

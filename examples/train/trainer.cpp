@@ -147,6 +147,9 @@ bool Trainer::run() {
   std::printf("%s; %zu parameters, %s\n", describe(size_).c_str(), parameters_.total(),
               operators_.dtype() == ACL_BF16 ? "BF16 with FP32 master weights" : "FP32");
   if (progress_.step > 0) std::printf("continued from step %llu\n", integer(progress_.step));
+  if (progress_.step > options_.steps) {
+    std::printf("nothing to train: --steps %llu is behind that\n", integer(options_.steps));
+  }
   print_sample("before");
   Curve curve;
   curve.unigram = text_.unigram_entropy();

@@ -139,6 +139,7 @@ class BadInput(Case):
         text = self.folder / "text"
         self.refused(f"cannot read the text {text}: No such file", text)
         self.refused("is a folder", self.folder)
+        self.refused("is no file", "/dev/zero")
         text.write_bytes(b"")
         self.refused("is empty", text)
         text.write_bytes(b"In the beginning")
@@ -186,6 +187,7 @@ class BadInput(Case):
         self.good("--steps", 5, "--save", saved, "--save-every", 2, TEXT)
         shutil.copy(saved, copy)
         self.assertIn("continued from step 5", self.good("--steps", 6, "--load", copy, TEXT))
+        self.assertIn("nothing to train", self.good("--steps", 3, "--load", copy, TEXT))
 
 
 if __name__ == "__main__":

@@ -4,14 +4,14 @@
 PREFIX ?= build/prefix
 # ORACLE=off: leave out the checks against PyTorch.
 ORACLE ?= on
-# TEXT=file: the text the demo computes on, in place of the King James Bible.
+# TEXT=file: the text the demo trains on, in place of the King James Bible.
 TEXT ?=
 
 export CMAKE_CXX_COMPILER_LAUNCHER ?= $(shell command -v ccache)
 export CMAKE_C_COMPILER_LAUNCHER ?= $(CMAKE_CXX_COMPILER_LAUNCHER)
 
 help:
-	@echo 'make demo                 build, install below build/, run the examples, compute on a real book'
+	@echo 'make demo                 build, install below build/, train a language model on a real book'
 	@echo 'make test [ORACLE=off]    build and run all tests'
 	@echo 'make install PREFIX=dir   the toolkit: headers, libraries, set_env.sh'
 	@echo 'make bench                the speed of all operators'
@@ -20,6 +20,7 @@ help:
 	@echo 'make clean                remove build/'
 
 demo:
+	@test -z '$(TEXT)' || test -r '$(TEXT)' || { echo "cannot read TEXT=$(TEXT)" >&2; exit 1; }
 	scripts/setup.sh build demo
 	cmake --preset toolkit
 	cmake --build --preset toolkit

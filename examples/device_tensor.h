@@ -45,6 +45,13 @@ class DeviceTensor {
 
   aclTensor* get() const { return handle_; }
 
+  // Other elements, at the same address.
+  void write(const std::vector<T>& values) {
+    const size_t bytes = values_.size() * sizeof(T);
+    check(aclrtMemcpy(memory_, bytes, values.data(), bytes, ACL_MEMCPY_HOST_TO_DEVICE),
+          "aclrtMemcpy");
+  }
+
   // The elements as they are on the device now.
   std::vector<T> read() const {
     std::vector<T> out(values_.size());
@@ -90,6 +97,13 @@ inline void print(const char* label, const std::vector<float>& values, size_t be
 }
 inline void print(const char* label, const std::vector<float>& values) {
   print(label, values, 0, values.size());
+}
+
+// sum of a[i] * b[i]: the loss of which b is the gradient at a.
+inline double weighted_sum(const std::vector<float>& a, const std::vector<float>& b) {
+  double sum = 0;
+  for (size_t i = 0; i < a.size(); ++i) sum += static_cast<double>(a[i]) * b[i];
+  return sum;
 }
 
 // Sets device 0 up, and puts it back at the end.

@@ -6,8 +6,8 @@ set -euo pipefail
 
 declare -A groups=(
   [build]="g++ cmake ninja-build pkg-config libhwy-dev libtbb-dev"
-  [test]="libgtest-dev binutils util-linux python3 python3-venv"
-  [demo]="bible-kjv"
+  [test]="libgtest-dev libopenblas-dev binutils util-linux python3 python3-venv"
+  [demo]="bible-kjv libopenblas-dev"
   [lint]="clang-format-14 clang-tidy-14"
 )
 
@@ -34,6 +34,7 @@ works() {
     pkg-config) command -v pkg-config ;;
     libhwy-dev) includes hwy/highway.h ;;
     libtbb-dev) includes oneapi/tbb/scalable_allocator.h ;;
+    libopenblas-dev) pkg-config --exists openblas ;;
     libgtest-dev) includes gtest/gtest.h ;;
     binutils) command -v readelf ;;
     util-linux) command -v setarch ;;

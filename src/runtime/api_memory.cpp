@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The C boundary: memory and data buffers.
 #include <new>
+#include <optional>
 #include <utility>
 
 #include "acl/acl.h"
@@ -147,12 +148,15 @@ Status check_fill(const char* function, void* to, size_t most, size_t count, boo
 Status copy_now(const Copy& copy) {
   bool nothing = false;
   bool pageable = false;
+  const AddressUse use;
   if (const Status status = check_copy("aclrtMemcpy", copy, nothing, pageable)) return status;
   if (!nothing) backend().copy(copy.to, copy.from, copy.count);
   return kOk;
 }
 
-Status queue(const char* function, aclrtStream handle, Work* work, bool await) {
+// Ends `use` when the work is queued, before it waits.
+Status queue(const char* function, aclrtStream handle, Work* work, bool await,
+             std::optional<AddressUse>& use) {
   std::unique_ptr<Work> owned(work);
   Status refusal = kOk;
   const StreamTable::Pin pin =
@@ -163,6 +167,7 @@ Status queue(const char* function, aclrtStream handle, Work* work, bool await) {
     if (refusal != kOk) return refusal;
   }
   const uint64_t sequence = pin->stream->enqueue(owned.release());
+  use.reset();
   if (sequence == 0 ||
       (await && pin->stream->wait(sequence, Deadline::never(), true) == Wait::kAbandoned)) {
     return fail(ACL_ERROR_RT_STREAM_CONTEXT,
@@ -176,9 +181,10 @@ Status copy_later(const Copy& copy, aclrtStream stream) {
   constexpr const char* kName = "aclrtMemcpyAsync";
   bool nothing = false;
   bool pageable = false;
+  std::optional<AddressUse> use(std::in_place);
   if (const Status status = check_copy(kName, copy, nothing, pageable)) return status;
   if (nothing) return kOk;
-  return queue(kName, stream, new CopyWork(copy.to, copy.from, copy.count), pageable);
+  return queue(kName, stream, new CopyWork(copy.to, copy.from, copy.count), pageable, use);
 }
 
 Status get_data_buffer(const char* function, const aclDataBuffer* handle,
@@ -240,6 +246,7 @@ aclError aclrtMemcpyAsync(void* dst, size_t destMax, const void* src, size_t cou
 aclError aclrtMemset(void* devPtr, size_t maxCount, int32_t value, size_t count) {
   return guarded("aclrtMemset", ACL_ERROR_BAD_ALLOC, [&] {
     bool nothing = false;
+    const AddressUse use;
     if (const Status status = check_fill("aclrtMemset", devPtr, maxCount, count, nothing)) {
       return status;
     }
@@ -253,8 +260,9 @@ aclError aclrtMemsetAsync(void* devPtr, size_t maxCount, int32_t value, size_t c
   constexpr const char* kName = "aclrtMemsetAsync";
   return guarded(kName, ACL_ERROR_BAD_ALLOC, [&] {
     bool nothing = false;
+    std::optional<AddressUse> use(std::in_place);
     if (const Status status = check_fill(kName, devPtr, maxCount, count, nothing)) return status;
-    return nothing ? kOk : queue(kName, stream, new FillWork(devPtr, value, count), false);
+    return nothing ? kOk : queue(kName, stream, new FillWork(devPtr, value, count), false, use);
   });
 }
 

@@ -4,7 +4,9 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <functional>
 #include <mutex>
+#include <thread>
 #include <vector>
 
 #include "runtime/allocation_map.h"
@@ -29,6 +31,16 @@ struct Freed {
 
 constinit std::array<AllocationMap, 2> maps;
 constinit std::atomic<uint64_t> ticket{1};
+
+// Uses in progress: a thread that finds all slots taken waits for one.
+constexpr uint64_t kUnused = UINT64_MAX;
+struct alignas(64) UseSlot {
+  std::atomic<uint64_t> since{kUnused};
+};
+constinit std::array<UseSlot, 64> use_slots;
+constinit thread_local size_t last_slot = use_slots.size();  // none yet
+constinit thread_local uint64_t own_ticket = kUnused;
+
 constinit std::atomic<size_t> bytes_held{0};  // live and freed but not yet released
 constinit std::atomic<size_t> freed_count{0};
 
@@ -145,7 +157,7 @@ Status release(const char* function, MemorySpace space, void* address) noexcept 
   if (process::exiting()) return kOk;
   {
     const std::lock_guard lock(freed_mutex);
-    const uint64_t stamp = ticket.fetch_add(1, std::memory_order_acq_rel);
+    const uint64_t stamp = ticket.fetch_add(1, std::memory_order_seq_cst);
     freed().push_back({stamp, space, address, size});
     --live_count;
     freed_count.store(freed().size(), std::memory_order_relaxed);
@@ -168,7 +180,33 @@ Allocation find(const void* pointer) noexcept {
   return {};
 }
 
-uint64_t current_ticket() noexcept { return ticket.load(std::memory_order_acquire); }
+uint64_t current_ticket() noexcept {
+  return own_ticket != kUnused ? own_ticket : ticket.load(std::memory_order_acquire);
+}
+
+size_t begin_use() noexcept {
+  if (last_slot == use_slots.size()) {
+    last_slot = std::hash<std::thread::id>()(std::this_thread::get_id()) % use_slots.size();
+  }
+  const uint64_t since = ticket.load(std::memory_order_acquire);
+  for (size_t tried = 0;; ++tried) {
+    uint64_t expected = kUnused;
+    // The exchange comes before the checks that follow, and release() takes the allocation off the
+    // map before it looks at the slots: one of the two sees the other.
+    if (use_slots[last_slot].since.compare_exchange_strong(expected, since,
+                                                           std::memory_order_seq_cst)) {
+      own_ticket = since;
+      return last_slot;
+    }
+    last_slot = (last_slot + 1) % use_slots.size();
+    if (tried % use_slots.size() == use_slots.size() - 1) std::this_thread::yield();
+  }
+}
+
+void end_use(size_t slot) noexcept {
+  own_ticket = kUnused;
+  use_slots[slot].since.store(kUnused, std::memory_order_release);
+}
 
 void reclaim_if_deferred() noexcept {
   if (freed_count.load(std::memory_order_relaxed) != 0) reclaim();
@@ -177,7 +215,12 @@ void reclaim_if_deferred() noexcept {
 void reclaim() noexcept {
   if (process::exiting()) return;
   const std::lock_guard lock(freed_mutex);
-  const uint64_t oldest = streams::oldest_ticket();
+  // The uses first: one that ends meanwhile has left its work in a stream.
+  uint64_t oldest = kUnused;
+  for (const UseSlot& slot : use_slots) {
+    oldest = std::min(oldest, slot.since.load(std::memory_order_seq_cst));
+  }
+  oldest = std::min(oldest, streams::oldest_ticket());
   std::vector<Freed>& list = freed();
   const auto end = std::find_if(list.begin(), list.end(),
                                 [&](const Freed& entry) { return entry.stamp >= oldest; });

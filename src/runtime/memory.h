@@ -4,6 +4,10 @@
 // Every piece of work carries the ticket that was current when it was queued; every free takes the
 // current ticket as its stamp and makes the next one current. Memory is released when no work with
 // a ticket up to the stamp is left in any stream. Queueing costs one load that way.
+//
+// Between the check of an address and the queueing of the work (or a copy's end) stands a use: it
+// holds the ticket that was current when it began, and counts like work. Another thread's free in
+// between is either seen by the check, or waits.
 #ifndef ACLGRAD_RUNTIME_MEMORY_H_
 #define ACLGRAD_RUNTIME_MEMORY_H_
 
@@ -26,7 +30,11 @@ Status release(const char* function, MemorySpace space, void* address) noexcept;
 
 Allocation find(const void* address) noexcept;
 
+// Of the calling thread's use, if it has begun one.
 uint64_t current_ticket() noexcept;
+size_t begin_use() noexcept;
+void end_use(size_t slot) noexcept;
+
 // Releases freed memory that no queued work names any more. The first form costs one load when
 // nothing was freed.
 void reclaim_if_deferred() noexcept;

@@ -82,6 +82,9 @@ Status aclgrad_enqueue(const char* function, aclrtStream handle, Work* work) noe
   return kOk;
 }
 
+size_t aclgrad_begin_use() noexcept { return memory::begin_use(); }
+void aclgrad_end_use(size_t slot) noexcept { memory::end_use(slot); }
+
 void* aclgrad_allocate_scratch(size_t bytes) noexcept {
   size_t whole = 0;
   if (__builtin_add_overflow(bytes, kScratchHeader, &whole)) return nullptr;

@@ -49,11 +49,28 @@ extern "C" {
 [[gnu::visibility("default")]] Status aclgrad_enqueue(const char* function, aclrtStream stream,
                                                       Work* work) noexcept;
 
+// A call that was given addresses: from before their check until their work is queued. Memory that
+// another thread frees meanwhile is not released before. See AddressUse.
+[[gnu::visibility("default")]] size_t aclgrad_begin_use() noexcept;
+[[gnu::visibility("default")]] void aclgrad_end_use(size_t slot) noexcept;
+
 // Device memory for the library's own use inside tasks; null when there is none. Not in the map of
 // live allocations.
 [[gnu::visibility("default")]] void* aclgrad_allocate_scratch(size_t bytes) noexcept;
 [[gnu::visibility("default")]] void aclgrad_free_scratch(void* memory) noexcept;
 }
+
+// One at a time in a thread.
+class AddressUse {
+ public:
+  AddressUse() : slot_(aclgrad_begin_use()) {}
+  ~AddressUse() { aclgrad_end_use(slot_); }
+  AddressUse(const AddressUse&) = delete;
+  AddressUse& operator=(const AddressUse&) = delete;
+
+ private:
+  size_t slot_;
+};
 
 }  // namespace aclgrad
 

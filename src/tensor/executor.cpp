@@ -114,6 +114,7 @@ Status run(const char* op, void* workspace, uint64_t workspace_size, aclOpExecut
   LaunchState& state = pin->state();
   if (const Status status = check_plan(op, state, workspace_size)) return status;
   Addresses bases;
+  const AddressUse use;
   if (const Status status = read_addresses(state, bases)) return status;
   const bool known = verified(state, bases);
   uint32_t copies = known ? state.verified_copies : 0;

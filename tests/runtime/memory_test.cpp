@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Allocations, address knowledge, copies, deferred release, data buffers.
+#include <array>
+#include <atomic>
 #include <cstring>
 #include <limits>
 #include <random>
+#include <thread>
 #include <vector>
 
 #include "scene.h"
@@ -371,6 +374,45 @@ TEST(DataBuffer, HoldsWhatItWasGiven) {
   aclDataBuffer* empty = aclCreateDataBuffer(nullptr, 0);
   ASSERT_NE(empty, nullptr);
   EXPECT_EQ(aclDestroyDataBuffer(empty), 0);
+}
+
+// Memory may be freed by another thread while a call that was given it is on its way: the call is
+// refused, or the memory is released after it. (What is written is each thread's own.)
+TEST_F(MemoryTest, FreeingUnderARunningCall) {
+  constexpr size_t kThreads = 4;
+  constexpr size_t kBytes = 4096;
+  constexpr int kTurns = 5000;
+  std::array<std::atomic<void*>, kThreads> slots{};
+  std::vector<std::thread> threads;
+  for (size_t own = 0; own < kThreads; ++own) {
+    threads.emplace_back([&, own] {
+      EXPECT_EQ(aclrtSetDevice(0), 0);
+      aclrtStream stream = make_stream();
+      const std::array<char, kBytes> source{};
+      for (int turn = 0; turn < kTurns; ++turn) {
+        void* memory = nullptr;
+        EXPECT_EQ(aclrtMalloc(&memory, kBytes, ACL_MEM_MALLOC_HUGE_FIRST), 0);
+        if (void* const left = slots[own].exchange(memory)) {
+          EXPECT_EQ(aclrtFree(left), 0);
+        }
+        aclrtMemsetAsync(memory, kBytes, 1, kBytes, stream);
+        aclrtMemcpy(memory, kBytes, source.data(), kBytes, ACL_MEMCPY_HOST_TO_DEVICE);
+        aclrtMemsetAsync(memory, kBytes, 2, kBytes, stream);
+        if (void* const another = slots[(own + 1) % kThreads].exchange(nullptr)) {
+          EXPECT_EQ(aclrtFree(another), 0);
+        }
+      }
+      EXPECT_EQ(aclrtDestroyStream(stream), 0) << messages();
+      messages();
+      EXPECT_EQ(aclrtResetDevice(0), 0);
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  for (std::atomic<void*>& slot : slots) {
+    if (void* const left = slot.load()) {
+      EXPECT_EQ(aclrtFree(left), 0);
+    }
+  }
 }
 
 }  // namespace

@@ -80,6 +80,7 @@ uint64_t CpuStream::enqueue(Work* work) {
       (head_ == nullptr ? head_ : tail_->next) = work;
       tail_ = work;
       sequence = enqueued_.load(std::memory_order_relaxed) + 1;
+      note_late_ticket(work->ticket, sequence);
       enqueued_.store(sequence, std::memory_order_release);
       if (!running_ && worker_ != Worker::kAwake) {
         wake = worker_ == Worker::kParked;
@@ -93,6 +94,16 @@ uint64_t CpuStream::enqueue(Work* work) {
   // No thread could be made: the queue still has to make progress.
   if (run_here) wait(sequence, Deadline::never(), true);
   return sequence;
+}
+
+void CpuStream::note_late_ticket(uint64_t ticket, uint64_t sequence) {
+  if (completed_.load(std::memory_order_relaxed) >= late_until_) late_ticket_ = UINT64_MAX;
+  if (ticket >= latest_ticket_) {
+    latest_ticket_ = ticket;
+    return;
+  }
+  late_ticket_ = std::min(late_ticket_, ticket);
+  late_until_ = sequence;
 }
 
 bool CpuStream::start_worker_locked() {
@@ -320,11 +331,12 @@ void CpuStream::await_running(const Deadline& deadline) {
 
 uint64_t CpuStream::oldest_ticket() {
   const Lock lock(mutex_);
-  if (running_ &&
-      completed_.load(std::memory_order_relaxed) < enqueued_.load(std::memory_order_relaxed)) {
-    return running_ticket_;
+  const uint64_t completed = completed_.load(std::memory_order_relaxed);
+  const uint64_t late = completed < late_until_ ? late_ticket_ : UINT64_MAX;
+  if (running_ && completed < enqueued_.load(std::memory_order_relaxed)) {
+    return std::min(late, running_ticket_);
   }
-  return head_ == nullptr ? UINT64_MAX : head_->ticket;
+  return head_ == nullptr ? UINT64_MAX : std::min(late, head_->ticket);
 }
 
 DataErrorList CpuStream::take_errors(uint64_t sequence) {

@@ -54,6 +54,7 @@ class CpuStream final : public Stream, public std::enable_shared_from_this<CpuSt
   void drain_locked(Lock& lock);
   void end_worker_locked();
   bool start_worker_locked();
+  void note_late_ticket(uint64_t ticket, uint64_t sequence);
 
   void worker_loop();
   bool spin(uint64_t sequence) const;
@@ -66,7 +67,11 @@ class CpuStream final : public Stream, public std::enable_shared_from_this<CpuSt
   std::atomic<uint64_t> enqueued_{0};   // written under mutex_
   std::atomic<uint64_t> completed_{0};  // written under mutex_
   uint64_t running_ticket_ = 0;
-  bool running_ = false;  // some thread runs the queue
+  // Work may carry an older ticket than what stands before it: until it is done, this one counts.
+  uint64_t latest_ticket_ = 0;
+  uint64_t late_ticket_ = UINT64_MAX;
+  uint64_t late_until_ = 0;  // sequence
+  bool running_ = false;     // some thread runs the queue
   bool closed_ = false;
   bool kicked_ = false;
   Worker worker_ = Worker::kNone;

@@ -635,6 +635,14 @@ TEST(GroupedBiasAddGrad, ErrorTableSizesAndOverlap) {
   sizes.dy_at = dy;
   sizes.refused(kInvalid, {"gradY", std::to_string(huge[0])});
   EXPECT_EQ(aclDestroyTensor(dy), 0);
+  const Tensor small({6, 4}, ACL_FLOAT);
+  const int64_t shape[] = {6, 4}, far[] = {1000000, 1};
+  aclTensor* const beyond =
+      aclCreateTensor(shape, 2, ACL_FLOAT, far, 0, ACL_FORMAT_ND, nullptr, 0, small.address());
+  Call bounds;
+  bounds.dy_at = beyond;
+  bounds.refused(kInvalid, {"gradY", "allocation"});
+  EXPECT_EQ(aclDestroyTensor(beyond), 0);
   refused_with(&Call::out_at, Tensor({2, 4}, ACL_FLOAT, Dims{1, 1}), {"out"});
   Call overlap;
   const Tensor rows({2, 4}, ACL_FLOAT);

@@ -536,7 +536,15 @@ TEST(LayerNormBackward, ErrorTableShapes) {
   wrong(&Call::dbeta_at, {5, 1}, {"gradBiasOut", "[5,1]", "4"});
 }
 
-TEST(LayerNormBackward, ErrorTableOverlap) {
+TEST(LayerNormBackward, ErrorTableBoundsAndOverlap) {
+  const Tensor small({2, 4}, ACL_FLOAT);
+  const int64_t shape[] = {2, 4}, far[] = {1000000, 1};
+  aclTensor* const beyond =
+      aclCreateTensor(shape, 2, ACL_FLOAT, far, 0, ACL_FORMAT_ND, nullptr, 0, small.address());
+  Call bounds;
+  bounds.x_at = beyond;
+  bounds.refused(kInvalid, {"input", "allocation"});
+  EXPECT_EQ(aclDestroyTensor(beyond), 0);
   Call call;
   call.dx_at = const_cast<aclTensor*>(call.dy_at);
   call.refused(0, {""});  // the permitted in-place use

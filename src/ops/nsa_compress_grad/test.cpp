@@ -645,6 +645,14 @@ TEST(NsaCompressGrad, ErrorTableSizesAndOverlap) {
   sizes.refused(kInvalid, {"input", std::to_string(huge[0])});
   EXPECT_EQ(aclDestroyTensor(x), 0);
   EXPECT_EQ(aclDestroyTensor(dx), 0);
+  const Tensor small({100, 2, 16}, ACL_FLOAT16);
+  const int64_t shape[] = {100, 2, 16}, far[] = {1000000, 16, 1};
+  aclTensor* const beyond =
+      aclCreateTensor(shape, 3, ACL_FLOAT16, far, 0, ACL_FORMAT_ND, nullptr, 0, small.address());
+  Call bounds;
+  bounds.x_at = beyond;
+  bounds.refused(kInvalid, {"input", "allocation"});
+  EXPECT_EQ(aclDestroyTensor(beyond), 0);
   refused_with(&Call::dw_at, Tensor({32, 2}, ACL_FLOAT16, Dims{0, 1}), {"weightGradOut"});
   Call weights;
   weights.dw_at = weights.w_at;

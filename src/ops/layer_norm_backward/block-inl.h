@@ -25,6 +25,9 @@ using namespace aclgrad::HWY_NAMESPACE;
 
 inline constexpr size_t kRows = static_cast<size_t>(kRowBlock);
 
+// Columns visited for all rows of a group before the next ones: 4 KiB of chains.
+inline constexpr int64_t kTile = 512;
+
 // Columns that one round of the four chains of a row covers: four vectors.
 inline constexpr size_t kRound = 4 * kLanes;
 
@@ -155,15 +158,26 @@ HWY_INLINE void sum_short(const T* dy, const T* x, const Strip<T> (&gamma)[S], s
   }
 }
 
-// The same over any number of columns, the lanes joined.
+// Source of the first visit: dy(r, at, count) and x(r, at, count) are columns [at, at + count) of
+// row r, at most kChainColumns of them, good until the next call. Here they are read where they
+// lie; Gathered (gather-inl.h) is for rows that are not one run.
 template <class T>
-void sum_row(const T* dy, const T* x, const float* gamma, size_t count, float mean, float rstd,
-             double (&sums)[2]) {
+struct InPlace {
+  const Rows<T>& rows;
+  HWY_INLINE const T* dy(size_t r, size_t at, size_t) const { return rows.dy[r] + at; }
+  HWY_INLINE const T* x(size_t r, size_t at, size_t) const { return rows.x[r] + at; }
+};
+
+// The same over columns [begin, begin + count) of row r, any number of them, the lanes joined.
+template <class T, class Source>
+void sum_row(Source& source, size_t r, const float* gamma, size_t begin, size_t count, float mean,
+             float rstd, double (&sums)[2]) {
   alignas(64) double totals[2][kLanes] = {};
-  for (size_t at = 0; at < count; at += kChainColumns) {
-    const size_t columns = std::min(kChainColumns, count - at);
+  for (size_t at = begin; at < begin + count; at += kChainColumns) {
+    const size_t columns = std::min(kChainColumns, begin + count - at);
     F32x16 part[2];
-    sum_chains<T>(dy + at, x + at, gamma + at, columns, mean, rstd, part);
+    sum_chains<T>(source.dy(r, at, columns), source.x(r, at, columns), gamma + at, columns, mean,
+                  rstd, part);
     add_to(totals[0], part[0]);
     add_to(totals[1], part[1]);
   }
@@ -198,12 +212,13 @@ HWY_INLINE void join_rows(Rows<T>& rows, double reciprocal_cols, SumOne&& sum_on
 
 // First visit: mean_g and mean_gx of every row. Rows of at most kChainColumns columns are summed
 // over their lanes eight at a time.
-template <class T>
-void sum_rows(Rows<T>& rows, const float* gamma, size_t cols, double reciprocal_cols) {
+template <class T, class Source>
+void sum_rows(Rows<T>& rows, Source& source, const float* gamma, size_t cols,
+              double reciprocal_cols) {
   if (cols > kChainColumns) {
     for (size_t r = 0; r < rows.count; ++r) {
       double sums[2];
-      sum_row<T>(rows.dy[r], rows.x[r], gamma, cols, rows.mean[r], rows.rstd[r], sums);
+      sum_row<T>(source, r, gamma, 0, cols, rows.mean[r], rows.rstd[r], sums);
       rows.mean_g[r] = static_cast<float>(sums[0] * reciprocal_cols);
       rows.mean_gx[r] = static_cast<float>(sums[1] * reciprocal_cols);
     }
@@ -211,7 +226,7 @@ void sum_rows(Rows<T>& rows, const float* gamma, size_t cols, double reciprocal_
   }
   const auto sum_all = [&](auto&& sum_one) HWY_ATTR {
     join_rows(rows, reciprocal_cols, [&](size_t r, F32x16(&sums)[2]) HWY_ATTR {
-      sum_one(rows.dy[r], rows.x[r], rows.mean[r], rows.rstd[r], sums);
+      sum_one(source.dy(r, 0, cols), source.x(r, 0, cols), rows.mean[r], rows.rstd[r], sums);
     });
   };
   const auto sum_strips = [&](auto strips) HWY_ATTR {

@@ -14,6 +14,7 @@
 #include "kernels/cpu/parallel.h"
 #include "kernels/cpu/rows.h"
 #include "ops/layer_norm_backward/problem.h"
+#include "ops/layer_norm_backward/segments.h"
 #include "ops/layer_norm_backward/tree.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -24,6 +25,7 @@
 #include "kernels/cpu/strips-inl.h"
 #include "kernels/cpu/sums-inl.h"
 #include "ops/layer_norm_backward/block-inl.h"
+#include "ops/layer_norm_backward/gather-inl.h"
 
 #ifndef ACLGRAD_OPS_LAYER_NORM_BACKWARD_CPU_SHARED_
 #define ACLGRAD_OPS_LAYER_NORM_BACKWARD_CPU_SHARED_
@@ -38,9 +40,6 @@ constexpr int64_t group_rows_of(int64_t row_bytes) {
   if (kRowBlock * row_bytes <= kPartOfL1 / 2) return kRowBlock;
   return 8 * row_bytes <= kPartOfL1 ? 8 : 4 * row_bytes <= kPartOfL1 ? 4 : 2;
 }
-
-// Columns visited for all rows of a group before the next ones: 4 KiB of chains.
-constexpr int64_t kTile = 512;
 
 // Columns that one task joins from all slabs.
 constexpr int64_t kFinishColumns = 256;
@@ -59,6 +58,8 @@ struct Job {
   bool columns;    // dgamma or dbeta wanted
   bool streaming;  // dx is wanted and does not fit the cache
   RowOffsets dy_rows, x_rows, dx_rows, mean_rows, rstd_rows;
+  RowForms forms;
+  bool gathered;  // not all of the forms are dense
 
   double* slab_totals(int64_t slab) const {
     return static_cast<double*>(at.partial_region) + slab * 2 * padded_cols;
@@ -161,7 +162,8 @@ void write_rows(const Job& job, Rows<T>& rows, const Group& group, int64_t begin
                 DxStage<T>* stage) {
   const Problem& problem = job.problem;
   const bool plain = problem.dx.dtype == problem.x.dtype && problem.want_dx && dx_has_no_nan(rows);
-  Store store{problem.want_dx ? problem.dx.dtype : ACL_DT_UNDEFINED, job.streaming && plain};
+  Store store{problem.want_dx ? problem.dx.dtype : ACL_DT_UNDEFINED,
+              job.streaming && plain && job.forms.dx.dense()};
   if (stage != nullptr) {
     store.streaming = false;
     const auto cols = static_cast<size_t>(problem.cols);
@@ -178,13 +180,30 @@ void write_rows(const Job& job, Rows<T>& rows, const Group& group, int64_t begin
     const int64_t columns = round_up(tile_end - tile, static_cast<int64_t>(kStrip<T>));
     if (group.first) std::fill_n(chain, 2 * columns, 0.0f);
     const auto visit = [&](auto is_plain) {
-      write_columns<T, decltype(is_plain)::value>(rows, job.gamma, store, static_cast<size_t>(tile),
-                                                  static_cast<size_t>(tile_end), chain);
+      constexpr bool kPlain = decltype(is_plain)::value;
+      if (job.gathered) {
+        write_gathered_columns<T, kPlain>(rows, job.forms, job.gamma, store, tile, tile_end, chain);
+      } else {
+        write_columns<T, kPlain>(rows, job.gamma, store, static_cast<size_t>(tile),
+                                 static_cast<size_t>(tile_end), chain);
+      }
     };
     plain ? visit(std::true_type()) : visit(std::false_type());
     if (group.last && group.totals != nullptr) {
       flush_chains(group, tile - begin, tile - begin + columns, chain);
     }
+  }
+}
+
+// First visit of a group of rows.
+template <class T>
+HWY_INLINE void find_means(const Job& job, Rows<T>& rows) {
+  const auto cols = static_cast<size_t>(job.problem.cols);
+  if (job.gathered) {
+    sum_gathered_rows(rows, job.forms, job.gamma, cols, job.reciprocal_cols);
+  } else {
+    InPlace<T> source{rows};
+    sum_rows(rows, source, job.gamma, cols, job.reciprocal_cols);
   }
 }
 
@@ -201,7 +220,7 @@ void slab(const Job& job, int64_t index) {
     chain = thread_scratch(2 * job.padded_cols);
     if (chain == nullptr) group_rows = kRowBlock;  // slower, same bits
   }
-  const bool dense = job.dx_rows.uniform() && job.dx_rows.stride() == cols;
+  const bool dense = job.forms.dx.dense() && job.dx_rows.uniform() && job.dx_rows.stride() == cols;
   const bool staged = job.streaming && dense && job.problem.dx.dtype == job.problem.x.dtype &&
                       cols * size % static_cast<int64_t>(kLineBytes) != 0 &&
                       kRowBlock * cols * size + int64_t{kLineBytes} <= int64_t{kDxStageBytes};
@@ -214,9 +233,7 @@ void slab(const Job& job, int64_t index) {
       locate(job, row, static_cast<size_t>(group_end - row), rows);
       rows.dy_ahead = job.dy_rows.uniform() ? (group_end - row) * job.dy_rows.stride() * size : 0;
       rows.x_ahead = job.x_rows.uniform() ? (group_end - row) * job.x_rows.stride() * size : 0;
-      if (job.problem.want_dx) {
-        sum_rows(rows, job.gamma, static_cast<size_t>(cols), job.reciprocal_cols);
-      }
+      if (job.problem.want_dx) find_means(job, rows);
       const Group group{row == block,
                         group_end == block_end,
                         chain,
@@ -233,13 +250,18 @@ void slab(const Job& job, int64_t index) {
 // Wide problems, first pass: one row's sums over one panel.
 template <class T>
 void panel_sums(const Job& job, int64_t index) {
-  const int64_t begin = index % job.plan.panels * kPanel;
+  const int64_t first = index % job.plan.panels * kPanel;
+  const auto begin = static_cast<size_t>(first);
+  const auto count = static_cast<size_t>(std::min(kPanel, job.problem.cols - first));
   Rows<T> rows;
   locate(job, index / job.plan.panels, 1, rows);
   double sums[2];
-  sum_row<T>(rows.dy[0] + begin, rows.x[0] + begin, job.gamma + begin,
-             static_cast<size_t>(std::min(kPanel, job.problem.cols - begin)), rows.mean[0],
-             rows.rstd[0], sums);
+  if (job.gathered) {
+    sum_gathered_row(rows, job.forms, job.gamma, begin, count, sums);
+  } else {
+    InPlace<T> source{rows};
+    sum_row<T>(source, 0, job.gamma, begin, count, rows.mean[0], rows.rstd[0], sums);
+  }
   std::copy_n(sums, 2, job.row_totals(index / job.plan.panels, index % job.plan.panels));
 }
 
@@ -384,6 +406,9 @@ HWY_EXPORT(run_bf16);
 void run_cpu(const Problem& problem, const Plan& plan, const Addresses& at) {
   const int64_t output_bytes =
       problem.rows * problem.cols * static_cast<int64_t>(dtype_size(problem.dx.dtype));
+  RowForms forms{Segments(problem.dy, problem.row_dim), Segments(problem.x, problem.row_dim),
+                 Segments()};
+  if (problem.want_dx) forms.dx = Segments(problem.dx, problem.row_dim);
   const Job job{problem,
                 plan,
                 at,
@@ -396,7 +421,9 @@ void run_cpu(const Problem& problem, const Plan& plan, const Addresses& at) {
                 RowOffsets(problem.x, problem.row_dim),
                 RowOffsets(problem.dx, problem.want_dx ? problem.row_dim : 0),
                 RowOffsets(problem.mean, problem.mean.rank),
-                RowOffsets(problem.rstd, problem.rstd.rank)};
+                RowOffsets(problem.rstd, problem.rstd.rank),
+                forms,
+                !forms.dense()};
   switch (problem.x.dtype) {
     case ACL_FLOAT16:
       return HWY_DYNAMIC_DISPATCH(run_f16)(job);

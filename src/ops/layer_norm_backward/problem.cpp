@@ -200,8 +200,7 @@ Status parse(const Arguments& arguments, Launch& launch) {
   if (Status s = check_all(arguments, in)) return s;
 
   Problem problem;
-  const int normalized = static_cast<int>(in.normalized_shape.size());
-  problem.row_dim = static_cast<int>(in.x.rank) - normalized;
+  problem.row_dim = static_cast<int>(in.x.rank - in.normalized_shape.size());
   problem.rows = in.mean.numel();
   problem.cols = 1;
   for (const int64_t dim : in.normalized_shape) problem.cols *= dim;
@@ -210,8 +209,8 @@ Status parse(const Arguments& arguments, Launch& launch) {
   problem.want_dbeta = in.mask[2];
 
   // Operands in the order of the signature; dead ends of the mask keep their numbers.
-  const int dy = launch.input(in.dy, rows_of(normalized));
-  const int x = launch.input(in.x, rows_of(normalized));
+  const int dy = launch.input(in.dy, rows_of(1));
+  const int x = launch.input(in.x, rows_of(1));
   const int mean = launch.input(in.mean, kAnyStrides);
   const int rstd = launch.input(in.rstd, kAnyStrides);
   const int gamma = launch.input(in.gamma, kDense);
@@ -219,7 +218,7 @@ Status parse(const Arguments& arguments, Launch& launch) {
   const auto output = [&](const Operand& operand, bool wanted, Layout layout) {
     return wanted ? launch.output(operand, layout) : launch.unused(operand, true);
   };
-  const int dx = output(in.dx, problem.want_dx, rows_of(normalized));
+  const int dx = output(in.dx, problem.want_dx, rows_of(1));
   const int dgamma = output(in.dgamma, problem.want_dgamma, kAnyStrides);
   const int dbeta = output(in.dbeta, problem.want_dbeta, kAnyStrides);
   if (problem.want_dx) {

@@ -27,7 +27,7 @@ struct Problem {
   int64_t rows = 0;
   int64_t cols = 0;
   int row_dim = 0;     // the first normalized dimension of dy, x and dx
-  View dy, x;          // last dimensions dense, any strides before row_dim
+  View dy, x;          // last dimension dense, any strides before it
   View mean, rstd;     // one element a row, any strides
   View gamma;          // dense; rank 0 and dtype undefined when absent
   View dx;             // as dy

@@ -3,6 +3,7 @@
 // table, which follows the README row by row, and its views.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cfenv>
 #include <cmath>
 #include <limits>
@@ -32,8 +33,14 @@ struct Options {
   bool want[3] = {true, true, true};
   Arrangement in = Arrangement::kContiguous;
   Arrangement out = Arrangement::kContiguous;
-  size_t normalized = 1;  // dims of input that are normalized
+  Dims dy_strides, x_strides, dx_strides;  // empty: as the arrangement has them
+  size_t normalized = 1;                   // dims of input that are normalized
 };
+
+Tensor make_view(const Dims& dims, aclDataType dtype, const Dims& strides,
+                 Arrangement arrangement) {
+  return strides.empty() ? Tensor(dims, dtype, arrangement) : Tensor(dims, dtype, strides);
+}
 
 Options all_of(aclDataType dtype) {
   Options options;
@@ -48,13 +55,13 @@ struct Problem {
       : options(chosen),
         tail(dims.end() - static_cast<std::ptrdiff_t>(chosen.normalized), dims.end()),
         head(dims.begin(), dims.end() - static_cast<std::ptrdiff_t>(chosen.normalized)),
-        dy(dims, chosen.dtype, chosen.in),
-        x(dims, chosen.dtype, chosen.in),
+        dy(make_view(dims, chosen.dtype, chosen.dy_strides, chosen.in)),
+        x(make_view(dims, chosen.dtype, chosen.x_strides, chosen.in)),
         mean(head, chosen.mean, head.empty() ? Arrangement::kContiguous : chosen.in),
         rstd(head, chosen.rstd, head.empty() ? Arrangement::kContiguous : chosen.in),
         gamma(tail, chosen.gamma.value_or(ACL_FLOAT),
               chosen.in == Arrangement::kBroadcast ? Arrangement::kContiguous : chosen.in),
-        dx(dims, chosen.dx, chosen.out),
+        dx(make_view(dims, chosen.dx, chosen.dx_strides, chosen.out)),
         dgamma(tail, chosen.dgamma, chosen.out),
         dbeta(tail, chosen.dbeta, chosen.out) {
     dy.fill_normal(seed);
@@ -243,6 +250,131 @@ TEST(LayerNormBackward, EveryStridedViewGivesTheSameBits) {
   }
 }
 
+// Views whose last dimension is contiguous.
+enum class Form { kContiguous, kPadded, kPermuted, kReversed, kRepeated };
+Dims form_strides(const Dims& dims, Form form) {
+  std::vector<size_t> order(dims.size());
+  for (size_t i = 0; i < order.size(); ++i) order[i] = i;
+  if (form == Form::kPermuted) std::reverse(order.begin(), order.end() - 1);
+  Dims strides = strides_in_order(dims, order, 1, form == Form::kContiguous ? 0 : 3);
+  for (size_t i = 0; form == Form::kReversed && i + 1 < dims.size(); ++i) strides[i] *= -1;
+  if (form == Form::kRepeated) strides[dims.size() - 2] = 0;
+  return strides;
+}
+
+// How dy, x and dx lie.
+struct Forms {
+  Form dy, x, dx;
+};
+constexpr Forms kForms[] = {{Form::kPadded, Form::kPadded, Form::kPadded},
+                            {Form::kPermuted, Form::kContiguous, Form::kContiguous},
+                            {Form::kContiguous, Form::kReversed, Form::kContiguous},
+                            {Form::kContiguous, Form::kContiguous, Form::kPermuted},
+                            {Form::kRepeated, Form::kPermuted, Form::kReversed},
+                            {Form::kPadded, Form::kRepeated, Form::kContiguous}};
+
+// A view gives the bits and needs the workspace of contiguous tensors with its values, so nothing
+// of it is packed.
+void expect_like_contiguous(const Dims& dims, Options options, const Forms& forms) {
+  SCOPED_TRACE(std::string(dtype_short_name(options.dtype)) + " of " +
+               std::to_string(Problem::count(dims)) + " elements, last of " +
+               std::to_string(dims.back()));
+  Problem plain(dims, options);
+  options.dy_strides = form_strides(dims, forms.dy);
+  options.x_strides = form_strides(dims, forms.x);
+  options.dx_strides = form_strides(dims, forms.dx);
+  Problem view(dims, options);
+  plain.dy.fill(view.dy.values());
+  plain.x.fill(view.x.values());
+  const Outcome expected = plain.run_it();
+  ASSERT_TRUE(expected.ok()) << expected;
+  const Outcome outcome = view.run_it();
+  ASSERT_TRUE(outcome.ok()) << outcome;
+  EXPECT_EQ(outcome.workspace_size, expected.workspace_size);
+  expect_same_bits("view", view.output_bits(), plain.output_bits());
+  if (options.want[0]) {
+    EXPECT_TRUE(view.dx.untouched_outside());
+  }
+}
+
+// Short rows, around the chunks of both visits, a slab's groups of rows, panels; the last dimension
+// long, short and of one element.
+struct Segmented {
+  Dims dims;
+  size_t normalized;
+};
+const std::vector<Segmented>& segmented_shapes() {
+  static const std::vector<Segmented> shapes = {
+      {{3, 5, 3}, 2},    {{17, 4, 4}, 2},     {{5, 3, 11}, 2},     {{18, 8, 8}, 2},
+      {{4, 16, 32}, 2},  {{21, 27, 19}, 2},   {{3, 93, 11}, 2},    {{17, 32, 32}, 2},
+      {{6, 25, 41}, 2},  {{40, 3, 700}, 2},   {{2, 3, 4100}, 2},   {{17, 3001, 3}, 2},
+      {{3, 5, 1}, 2},    {{19, 2, 3, 7}, 3},  {{20, 3, 19, 9}, 3}, {{5, 7, 3, 50}, 3},
+      {{3, 6, 5, 1}, 3}, {{2, 3, 5, 700}, 3}, {{3, 4, 5, 37}, 2},  {{2, 2, 3, 4100}, 2},
+      {{3, 5, 4, 33}, 4}};
+  return shapes;
+}
+
+TEST(LayerNormBackward, OnlyTheLastDimensionNeedBeContiguousToRunInPlace) {
+  for (const Segmented& shape : segmented_shapes()) {
+    for (const aclDataType dtype : kFloats) {
+      for (const Forms& forms : kForms) {
+        Options options = all_of(dtype);
+        options.normalized = shape.normalized;
+        expect_like_contiguous(shape.dims, options, forms);
+      }
+    }
+  }
+}
+
+TEST(LayerNormBackward, SegmentedRowsOnEveryTargetWithEveryDtypeAndMask) {
+  for_each_target([](const std::string&) {
+    for (const Dims& dims : {Dims{19, 11, 47}, Dims{3, 3, 2800}}) {
+      for (const Forms& forms : {kForms[0], kForms[4]}) {
+        for (const aclDataType dtype : kFloats) {
+          Options options = all_of(dtype);
+          options.normalized = 2;
+          for (const aclDataType dx : kFloats) {
+            options.dx = dx;
+            expect_like_contiguous(dims, options, forms);
+          }
+          for (int mask = 1; mask < 8; ++mask) {
+            for (int i = 0; i < 3; ++i) options.want[i] = (mask >> i & 1) != 0;
+            expect_like_contiguous(dims, options, forms);
+          }
+        }
+      }
+    }
+  });
+}
+
+TEST(LayerNormBackward, SegmentedRowsOverwrittenInPlace) {
+  for (const Dims& dims : {Dims{37, 3, 200}, Dims{21, 9, 4}, Dims{3, 3, 2900}}) {
+    for (const aclDataType dtype : kFloats) {
+      for (const Form form : {Form::kPadded, Form::kPermuted}) {
+        Options options = all_of(dtype);
+        options.normalized = 2;
+        Problem apart(dims, options);
+        const Outcome expected = apart.run_it();
+        ASSERT_TRUE(expected.ok()) << expected;
+        options.dy_strides = options.x_strides = form_strides(dims, form);
+        for (const bool on_dy : {true, false}) {
+          Problem same(dims, options);
+          const Outcome outcome = run(
+              [&](uint64_t* size, aclOpExecutor** executor) {
+                return same.plan(size, executor, on_dy ? same.dy.handle() : same.x.handle());
+              },
+              aclnnLayerNormBackward);
+          ASSERT_TRUE(outcome.ok()) << outcome;
+          EXPECT_EQ(outcome.workspace_size, expected.workspace_size);
+          expect_same_bits("dx", (on_dy ? same.dy : same.x).bits(), apart.dx.bits());
+          expect_same_bits("dgamma", same.dgamma.bits(), apart.dgamma.bits());
+          expect_same_bits("dbeta", same.dbeta.bits(), apart.dbeta.bits());
+        }
+      }
+    }
+  }
+}
+
 TEST(LayerNormBackward, InPlaceOnGradOutOrInputGivesTheSameBits) {
   for (const Dims& dims : {Dims{100, 300}, Dims{3, 9000}, Dims{40, 3000}}) {
     for (const aclDataType dtype : kFloats) {
@@ -306,6 +438,12 @@ TEST(LayerNormBackward, StreamedOutputsAreRight) {
   run_and_check({140001, 61}, all_of(ACL_BF16));
   run_and_check({42000, 200}, all_of(ACL_FLOAT16));
   run_and_check({4200, 1001}, all_of(ACL_FLOAT));
+  Options segmented = all_of(ACL_FLOAT);
+  segmented.normalized = 2;
+  for (const Dims& dims : {Dims{4200, 7, 143}, Dims{4200, 8, 128}}) {
+    expect_like_contiguous(dims, segmented, {Form::kPadded, Form::kPermuted, Form::kContiguous});
+    expect_like_contiguous(dims, segmented, {Form::kContiguous, Form::kPadded, Form::kPadded});
+  }
 }
 
 TEST(LayerNormBackward, AMillionTermsAndConstantColumnsHoldTheTolerance) {

@@ -25,7 +25,7 @@ demo:
 	cmake --preset toolkit
 	cmake --build --preset toolkit
 	cmake --install build/toolkit --prefix build/prefix
-	scripts/demo.sh build/prefix $(TEXT)
+	scripts/demo.sh build/prefix $(if $(TEXT),'$(TEXT)')
 
 test:
 	scripts/setup.sh build test

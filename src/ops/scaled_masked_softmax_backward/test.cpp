@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// ScaledMaskedSoftmaxBackward through the C interface, against the formula in double. Long for its error table,
-// which follows the README row by row, and its views.
+// ScaledMaskedSoftmaxBackward through the C interface, against the formula in double. Long for its
+// error table, which follows the README row by row, and its views.
 #include <gtest/gtest.h>
 
 #include <cfenv>

@@ -169,20 +169,13 @@ HWY_INLINE void add_vector(const T* x, Chain& chain) {
     add_vector(load16(x), chain);
   }
 }
-// Four vectors more. Those of 16-bit numbers are joined in FP32 first: of their 8 or 11 bits hardly
-// one is lost.
+// Four vectors more.
 template <class T>
 HWY_INLINE void add_four(const T* x, Chain& even, Chain& odd) {
-  if constexpr (std::is_same_v<T, float>) {
-    add_vector(x, even);
-    add_vector(x + kLanes, odd);
-    add_vector(x + 2 * kLanes, even);
-    add_vector(x + 3 * kLanes, odd);
-  } else {
-    add_vector(add(add(load16(x), load16(x + kLanes)),
-                   add(load16(x + 2 * kLanes), load16(x + 3 * kLanes))),
-               even);
-  }
+  add_vector(x, even);
+  add_vector(x + kLanes, odd);
+  add_vector(x + 2 * kLanes, even);
+  add_vector(x + 3 * kLanes, odd);
 }
 
 // The sum of a row or panel. In FP64: between large numbers of both signs the mean may be small,

@@ -402,6 +402,19 @@ TEST(LayerNorm, SmallMeanBetweenLargeNumbers) {
     problem.x.fill(x);
     problem.run_and_check();
   }
+  // Sixteen lanes of each number in turn: sums of neighbouring vectors must not swallow the small.
+  for (const aclDataType dtype : kFloats) {
+    const double large = dtype == ACL_FLOAT16 ? 60000.0 : 1e10;
+    const double small = dtype == ACL_FLOAT16 ? -0.001 : -39.0;
+    Problem problem({1, 256}, all_of(dtype));
+    std::vector<double> x(problem.x.numel());
+    for (size_t i = 0; i < x.size(); ++i) {
+      const size_t vector = i / 16 % 4;
+      x[i] = vector % 2 == 1 ? small : vector == 0 ? large : -large;
+    }
+    problem.x.fill(x);
+    problem.run_and_check();
+  }
 }
 
 // A variance far below the square of the mean: E[x^2] - E[x]^2 would lose it.

@@ -407,7 +407,7 @@ TEST(LayerNorm, SmallMeanBetweenLargeNumbers) {
     const double large = dtype == ACL_FLOAT16 ? 60000.0 : 1e10;
     const double small = dtype == ACL_FLOAT16 ? -0.001 : -39.0;
     Problem problem({1, 256}, all_of(dtype));
-    std::vector<double> x(problem.x.numel());
+    std::vector<double> x(static_cast<size_t>(problem.x.numel()));
     for (size_t i = 0; i < x.size(); ++i) {
       const size_t vector = i / 16 % 4;
       x[i] = vector % 2 == 1 ? small : vector == 0 ? large : -large;

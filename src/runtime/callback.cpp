@@ -247,10 +247,8 @@ void end(const std::shared_ptr<Subscription>& subscription) noexcept {
   forget_if_unused(subscription->thread);
 }
 
-bool holds(const Stream* stream) noexcept { return held_here != nullptr && held_here == stream; }
-
 Status check_not_held(const char* function, const Stream& stream, Status status) {
-  if (!holds(&stream)) return kOk;
+  if (held_here != &stream) return kOk;
   return fail(status,
               "%s: called in a blocking callback of a stream that it waits for, it would wait for "
               "itself",

@@ -25,10 +25,8 @@ Status process(const char* function, uint64_t thread, int32_t timeout);
 std::shared_ptr<Subscription> detach(StreamObject& stream) noexcept;
 void end(const std::shared_ptr<Subscription>& subscription) noexcept;
 
-// True on a thread that runs a blocking callback of this stream: waiting for the stream there would
-// wait for itself.
-bool holds(const Stream* stream) noexcept;
-// Refuses that with `status`.
+// Refuses with `status` on a thread that runs a blocking callback of this stream: waiting for the
+// stream there would wait for itself.
 Status check_not_held(const char* function, const Stream& stream, Status status);
 
 // Process exit.

@@ -12,6 +12,7 @@
 #include <cstring>
 
 #include "base/checked.h"
+#include "kernels/cpu/cache.h"
 #include "kernels/cpu/lanes-inl.h"
 #include "kernels/cpu/sums-inl.h"
 
@@ -47,8 +48,7 @@ struct Chain {
 // the same buffers as the loads (two thirds of the speed, Zen 4).
 template <size_t N, class T>
 HWY_INLINE void fetch(const T* from) {
-  constexpr size_t kLine = 64;
-  for (size_t at = 0; at < N * kLanes * sizeof(T); at += kLine) {
+  for (size_t at = 0; at < N * kLanes * sizeof(T); at += kLineBytes) {
     __builtin_prefetch(reinterpret_cast<const char*>(from) + at, 0, 2);
   }
 }

@@ -30,7 +30,7 @@ namespace {
 
 // A row that begins and ends within a line costs a reading of the line it shares with the next one:
 // too much if it has fewer lines than this.
-constexpr size_t kFewLines = 4;
+constexpr size_t kFewLines = 8;
 
 // The next row is summed before dx of a row is written if both fit L1 together, so that the
 // end of the sum, a chain of dependent additions, is not waited for: this many bytes of dy and y.

@@ -6,6 +6,8 @@ PREFIX ?= build/prefix
 ORACLE ?= on
 # TEXT=file: the text the demo trains on, in place of the King James Bible.
 TEXT ?=
+# PROBLEMS=layer_norm_backward/f16: what the bench measures, and its options; all by default.
+PROBLEMS ?=
 
 export CMAKE_CXX_COMPILER_LAUNCHER ?= $(shell command -v ccache)
 export CMAKE_C_COMPILER_LAUNCHER ?= $(CMAKE_CXX_COMPILER_LAUNCHER)
@@ -14,7 +16,9 @@ help:
 	@echo 'make demo                 build, install below build/, train a language model on a real book'
 	@echo 'make test [ORACLE=off]    build and run all tests'
 	@echo 'make install PREFIX=dir   the toolkit: headers, libraries, set_env.sh'
-	@echo 'make bench                the speed of all operators'
+	@echo 'make bench [PROBLEMS=...] the speed of operators, beside the rivals that are installed'
+	@echo 'make bench-sweep          looks for cliffs between neighbouring shapes'
+	@echo 'make rivals               installs PyTorch and oneDNN (2 GB) below build/ for the bench'
 	@echo 'make asan, make tsan      the tests under the sanitizers'
 	@echo 'make format, make lint    clang-format (changes files), clang-tidy'
 	@echo 'make clean                remove build/'
@@ -43,8 +47,18 @@ install:
 bench:
 	scripts/setup.sh build test
 	cmake --preset release
+	cmake --build --preset release --target aclgrad_bench aclgrad_small_calls
+	scripts/bench.sh $(PROBLEMS)
+
+bench-sweep:
+	scripts/setup.sh build test
+	cmake --preset release
 	cmake --build --preset release --target aclgrad_bench
-	build/release/bench/aclgrad_bench
+	python3 bench/sweep.py build/release/bench/aclgrad_bench build/sweep.csv
+
+rivals:
+	scripts/setup.sh build test
+	scripts/rivals.sh install
 
 asan tsan:
 	scripts/setup.sh build test
@@ -64,4 +78,4 @@ lint:
 clean:
 	cmake -E rm -rf build
 
-.PHONY: help demo test install bench asan tsan format lint clean
+.PHONY: help demo test install bench bench-sweep rivals asan tsan format lint clean

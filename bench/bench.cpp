@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cstring>
+#include <numeric>
 #include <stdexcept>
 #include <utility>
 
@@ -23,6 +24,26 @@ void require(aclError status, const char* what) {
   const char* message = aclGetRecentErrMsg();
   throw std::runtime_error(std::string(what) + " answered " + std::to_string(status) + ": " +
                            (message == nullptr ? "" : message));
+}
+
+enum class View { kContiguous, kPadded, kTransposed };
+View view_in_use = View::kContiguous;
+
+// Elements between neighbours of each dim, and elements of memory in all.
+Dims strides_of(const Dims& dims, int64_t& storage) {
+  Dims order(dims.size());  // dims from the slowest to the fastest in memory
+  std::iota(order.begin(), order.end(), int64_t{0});
+  const bool plain = dims.size() < 2 || view_in_use == View::kContiguous;
+  if (!plain && view_in_use == View::kTransposed) std::swap(order.end()[-1], order.end()[-2]);
+  Dims strides(dims.size());
+  storage = 1;
+  for (size_t i = dims.size(); i-- > 0;) {
+    const auto dim = static_cast<size_t>(order[i]);
+    strides[dim] = storage;
+    storage *= dims[dim];
+    if (!plain && view_in_use == View::kPadded && i + 1 == dims.size()) storage += kPadding;
+  }
+  return strides;
 }
 
 // An odd number of elements, so that rows of usual lengths do not repeat each other.
@@ -67,16 +88,30 @@ aclDataType parse_dtype(const std::string& name) {
   throw std::invalid_argument("dtype '" + name + "': expected f32, f16 or bf16");
 }
 
+void use_view(const std::string& name) {
+  if (name == "contiguous") {
+    view_in_use = View::kContiguous;
+  } else if (name == "padded") {
+    view_in_use = View::kPadded;
+  } else if (name == "transposed") {
+    view_in_use = View::kTransposed;
+  } else {
+    throw std::invalid_argument("view '" + name + "': expected contiguous, padded or transposed");
+  }
+}
+
 Tensor::Tensor(const Dims& dims, aclDataType dtype) : dims_(dims), dtype_(dtype) {
-  bytes_ = numel() * static_cast<int64_t>(dtype_size(dtype));
-  if (bytes_ != 0) {
-    require(aclrtMalloc(&address_, static_cast<size_t>(bytes_), ACL_MEM_MALLOC_HUGE_FIRST),
+  int64_t storage = 0;
+  const Dims strides = strides_of(dims_, storage);
+  storage_bytes_ = storage * static_cast<int64_t>(dtype_size(dtype));
+  if (storage_bytes_ != 0) {
+    require(aclrtMalloc(&address_, static_cast<size_t>(storage_bytes_), ACL_MEM_MALLOC_HUGE_FIRST),
             "aclrtMalloc");
   }
-  handle_ = aclCreateTensor(dims_.data(), dims_.size(), dtype_, nullptr, 0, ACL_FORMAT_ND,
-                            dims_.data(), dims_.size(), address_);
+  handle_ = aclCreateTensor(dims_.data(), dims_.size(), dtype_, strides.data(), 0, ACL_FORMAT_ND,
+                            &storage, 1, address_);
   const bool floating = is_float_dtype(dtype) || dtype == ACL_DOUBLE;
-  fill(floating ? test::normal_values(kPatternElements, static_cast<uint64_t>(bytes_))
+  fill(floating ? test::normal_values(kPatternElements, static_cast<uint64_t>(storage_bytes_))
                 : std::vector<double>{0.0});
 }
 
@@ -91,13 +126,15 @@ int64_t Tensor::numel() const {
   return product;
 }
 
+int64_t Tensor::bytes() const { return numel() * static_cast<int64_t>(dtype_size(dtype_)); }
+
 void Tensor::fill(const std::vector<double>& values) {
   const size_t size = dtype_size(dtype_);
   std::vector<uint8_t> pattern(values.size() * size);
   for (size_t i = 0; i < values.size(); ++i) {
     test::store_element(dtype_, values[i], &pattern[i * size]);
   }
-  const auto total = static_cast<size_t>(bytes_);
+  const auto total = static_cast<size_t>(storage_bytes_);
   for (size_t at = 0; at < total; at += pattern.size()) {
     const size_t count = std::min(pattern.size(), total - at);
     require(aclrtMemcpy(static_cast<uint8_t*>(address_) + at, count, pattern.data(), count,

@@ -26,6 +26,12 @@ namespace aclgrad::bench {
 
 using Dims = std::vector<int64_t>;
 
+// The memory traffic that a problem's time is compared with.
+enum class Roof {
+  kCopy,  // half of the bytes are read and half are written
+  kRead,  // nearly all of them are read
+};
+
 // A problem with its data in place, that can be run any number of times.
 struct Problem {
   // Phase one with its arguments bound; what it captures owns the tensors.
@@ -34,6 +40,9 @@ struct Problem {
   aclnnStatus (*execute)(void*, uint64_t, aclOpExecutor*, aclrtStream);
   // Bytes that must move at least: every input read once, every output written once.
   int64_t bytes;
+  // Additions, multiplications and calls of exp that the formula asks for.
+  double flops = 0;
+  Roof roof = Roof::kCopy;
 };
 
 struct Operator {
@@ -52,7 +61,13 @@ Dims parse_dims(const std::string& shape, size_t rank);
 // The dtype of a short name ("f16"); throws std::invalid_argument.
 aclDataType parse_dtype(const std::string& name);
 
-// A contiguous device tensor. Floating elements start as normal numbers, all others as 0.
+// How tensors made from now on lie in memory when they have two dims or more: "contiguous",
+// "padded" (rows kPadding elements further apart) or "transposed" (the last two dims change places
+// in memory). Throws std::invalid_argument for another name.
+void use_view(const std::string& name);
+inline constexpr int64_t kPadding = 16;
+
+// A device tensor. Floating elements start as normal numbers, all others as 0.
 class Tensor {
  public:
   Tensor(const Dims& dims, aclDataType dtype);
@@ -60,17 +75,18 @@ class Tensor {
   Tensor& operator=(const Tensor&) = delete;
   ~Tensor();
 
-  // Replaces the elements; values are converted to the dtype. Fewer values repeat.
+  // Replaces the elements in the order of memory; values are converted to the dtype. Fewer values
+  // repeat.
   void fill(const std::vector<double>& values);
   aclTensor* handle() const { return handle_; }
   void* address() const { return address_; }
-  int64_t bytes() const { return bytes_; }
+  int64_t bytes() const;  // of the elements
   int64_t numel() const;
 
  private:
   Dims dims_;
   aclDataType dtype_;
-  int64_t bytes_;
+  int64_t storage_bytes_;
   void* address_ = nullptr;
   aclTensor* handle_ = nullptr;
 };

@@ -5,14 +5,17 @@
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
-#include <fstream>
 #include <iostream>
+#include <memory>
+#include <sstream>
 #include <stdexcept>
 #include <string>
 #include <vector>
 
 #include "bench/bench.h"
 #include "bench/measure.h"
+#include "bench/report.h"
+#include "bench/rival.h"
 #include "kernels/cpu/parallel.h"
 #include "kernels/cpu/target.h"
 
@@ -27,9 +30,14 @@ constexpr const char* kUsage =
     "                  default shapes that begin so; none: all default shapes\n"
     "  --threads N     threads that kernels may use\n"
     "  --target NAME   instruction set\n"
-    "  --rounds N      turns of {copy, operator}; the medians count (9)\n"
+    "  --view NAME     how tensors lie in memory: contiguous, padded (rows 16 elements further\n"
+    "                  apart) or transposed (the last two dims change places in memory)\n"
+    "  --rival NAME=COMMAND   races another implementation (bench/rival.h); may be repeated\n"
+    "  --rounds N      turns of {roofs, operator, rivals}; the medians count (9)\n"
+    "  --cached        small problems may stay in the caches\n"
     "  --csv FILE      the table as comma-separated values too\n"
-    "  --list          only print the problems\n";
+    "  --list          only print the problems\n"
+    "  --serve         be a rival: take orders from the standard input\n";
 
 struct Job {
   const Operator* op;
@@ -40,9 +48,12 @@ struct Job {
 
 struct Options {
   std::vector<std::string> problems;
+  std::vector<std::pair<std::string, std::string>> rivals;
   std::string csv;
+  std::string view = "contiguous";
   Effort effort;
   bool list = false;
+  bool serve = false;
 };
 
 int number(const std::string& option, const std::string& text) {
@@ -54,34 +65,58 @@ int number(const std::string& option, const std::string& text) {
   return static_cast<int>(value);
 }
 
+void use_target(const std::string& name) {
+  if (!aclgrad_use_target(name.c_str())) {
+    throw std::invalid_argument("--target " + name + ": expected one of " +
+                                aclgrad_usable_targets());
+  }
+}
+
+std::pair<std::string, std::string> parse_rival(const std::string& text) {
+  const size_t equals = text.find('=');
+  if (equals == 0 || equals == std::string::npos || equals + 1 == text.size()) {
+    throw std::invalid_argument("--rival " + text + ": expected NAME=COMMAND");
+  }
+  return {text.substr(0, equals), text.substr(equals + 1)};
+}
+
+void set_option(const std::string& option, const std::string& value, Options& options) {
+  if (option == "--threads") {
+    aclgrad_use_threads(number(option, value));
+  } else if (option == "--target") {
+    use_target(value);
+  } else if (option == "--view") {
+    use_view(value);
+    options.view = value;
+  } else if (option == "--rival") {
+    options.rivals.push_back(parse_rival(value));
+  } else if (option == "--rounds") {
+    options.effort.rounds = number(option, value);
+  } else if (option == "--csv") {
+    options.csv = value;
+  } else {
+    throw std::invalid_argument(option + ": unknown option");
+  }
+}
+
 Options parse_options(const std::vector<std::string>& arguments) {
   Options options;
   for (size_t i = 0; i < arguments.size(); ++i) {
     const std::string& option = arguments[i];
     if (option.rfind("--", 0) != 0) {
       options.problems.push_back(option);
-      continue;
-    }
-    if (option == "--list") {
+    } else if (option == "--list") {
       options.list = true;
-      continue;
-    }
-    if (option == "--help") throw std::invalid_argument("");
-    if (i + 1 == arguments.size()) throw std::invalid_argument(option + ": unknown, or no value");
-    const std::string& value = arguments[++i];
-    if (option == "--threads") {
-      aclgrad_use_threads(number(option, value));
-    } else if (option == "--target") {
-      if (!aclgrad_use_target(value.c_str())) {
-        throw std::invalid_argument("--target " + value + ": expected one of " +
-                                    aclgrad_usable_targets());
-      }
-    } else if (option == "--rounds") {
-      options.effort.rounds = number(option, value);
-    } else if (option == "--csv") {
-      options.csv = value;
+    } else if (option == "--serve") {
+      options.serve = true;
+    } else if (option == "--cached") {
+      options.effort.cached = true;
+    } else if (option == "--help") {
+      throw std::invalid_argument("");
+    } else if (i + 1 == arguments.size()) {
+      throw std::invalid_argument(option + ": unknown, or no value");
     } else {
-      throw std::invalid_argument(option + ": unknown option");
+      set_option(option, arguments[++i], options);
     }
   }
   return options;
@@ -128,38 +163,48 @@ std::vector<Job> select_jobs(const std::vector<std::string>& problems) {
 }
 
 void run_jobs(const std::vector<Job>& jobs, const Options& options) {
-  std::ofstream csv;
-  if (!options.csv.empty()) {
-    csv.open(options.csv);
-    if (!csv) throw std::runtime_error(options.csv + ": cannot be written");
-    csv << "problem,target,threads,us,gb_per_s,copy_gb_per_s,percent_of_copy\n";
+  std::vector<std::unique_ptr<Rival>> rivals;
+  for (const auto& [name, command] : options.rivals) {
+    rivals.push_back(std::make_unique<Rival>(name, command, aclgrad_threads()));
   }
-  aclrtStream stream = nullptr;
-  if (aclrtSetDevice(0) != ACL_SUCCESS || aclrtCreateStream(&stream) != ACL_SUCCESS) {
-    throw std::runtime_error("no device");
-  }
-  std::printf("%s, %d threads; one call is both phases and the synchronise\n",
-              aclgrad_active_target(), aclgrad_threads());
-  std::printf("%-56s %12s %8s %8s %8s\n", "problem", "us", "GB/s", "copy", "% copy");
+  Report report(rivals, options.view, options.csv);
   const bool progress = isatty(STDERR_FILENO) != 0;
   for (size_t i = 0; i < jobs.size(); ++i) {
     const std::string name = jobs[i].name();
-    if (progress) std::fprintf(stderr, "[%zu/%zu] %s\r", i + 1, jobs.size(), name.c_str());
-    const Problem problem = jobs[i].op->make(parse_dtype(jobs[i].dtype), jobs[i].shape);
-    const Timing timing = measure(problem, stream, options.effort);
-    const double bytes = static_cast<double>(problem.bytes);
-    const double speed = bytes / timing.seconds / 1e9;
-    const double copy_speed = bytes / timing.copy_seconds / 1e9;
-    const double percent = 100.0 * speed / copy_speed;
-    std::printf("%-56s %12.1f %8.2f %8.2f %7.0f%%\n", name.c_str(), timing.seconds * 1e6, speed,
-                copy_speed, percent);
-    std::fflush(stdout);
-    if (csv.is_open()) {
-      csv << name << ',' << aclgrad_active_target() << ',' << aclgrad_threads() << ','
-          << timing.seconds * 1e6 << ',' << speed << ',' << copy_speed << ',' << percent << '\n';
+    if (progress) std::fprintf(stderr, "[%zu/%zu] %s\033[K\r", i + 1, jobs.size(), name.c_str());
+    Subject subject(*jobs[i].op, parse_dtype(jobs[i].dtype), jobs[i].shape, options.effort.cached);
+    report.add(name, subject.problem(), measure(name, subject, rivals, options.effort));
+  }
+}
+
+// The other side of Rival.
+void serve() {
+  std::unique_ptr<Subject> subject;
+  for (std::string line; std::getline(std::cin, line);) {
+    std::istringstream words(line);
+    std::string order, problem;
+    int count = 0;
+    words >> order;
+    if (order == "threads" && words >> count) {
+      aclgrad_use_threads(count);
+      std::cout << "ok" << std::endl;
+    } else if (order == "make" && words >> problem >> count) {
+      subject.reset();
+      std::vector<Job> jobs;
+      try {
+        add_jobs(problem, jobs);
+        subject = std::make_unique<Subject>(*jobs[0].op, parse_dtype(jobs[0].dtype), jobs[0].shape,
+                                            count == 1);
+        std::cout << "ok aclgrad" << std::endl;
+      } catch (const std::exception& error) {
+        std::cout << "no " << error.what() << std::endl;
+      }
+    } else if (order == "run" && words >> count && subject != nullptr) {
+      std::cout << seconds_of([&] { subject->call(); }, count) << std::endl;
+    } else {
+      std::cout << "expected threads, make or run" << std::endl;
     }
   }
-  static_cast<void>(aclrtDestroyStream(stream));
 }
 
 }  // namespace
@@ -168,11 +213,12 @@ int main(int argc, char** argv) {
   try {
     const Options options = parse_options({argv + 1, argv + argc});
     const std::vector<Job> jobs = select_jobs(options.problems);
-    if (!options.list) {
-      run_jobs(jobs, options);
+    if (options.list) {
+      for (const Job& job : jobs) std::printf("%s\n", job.name().c_str());
       return 0;
     }
-    for (const Job& job : jobs) std::printf("%s\n", job.name().c_str());
+    if (aclrtSetDevice(0) != ACL_SUCCESS) throw std::runtime_error("no device");
+    options.serve ? serve() : run_jobs(jobs, options);
     return 0;
   } catch (const std::invalid_argument& error) {
     std::cerr << error.what() << '\n' << kUsage;

@@ -3,20 +3,25 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cstring>
+#include <fstream>
 #include <stdexcept>
+#include <string>
+#include <thread>
 
-#include "kernels/cpu/cache.h"
-#include "kernels/cpu/parallel.h"
-
-#if defined(__SSE2__)
-#include <emmintrin.h>
-#endif
+#include "bench/roofs.h"
 
 namespace aclgrad::bench {
 namespace {
 
 using Clock = std::chrono::steady_clock;
+
+// The idle threads of a rival's pool may spin for a while after its turn.
+constexpr auto kSettle = std::chrono::milliseconds(5);
+
+// Together the copies of a problem have at least so many bytes: three times a last-level cache of
+// 32 MiB, what a core of today's servers can reach.
+constexpr int64_t kLeavesCache = int64_t{96} << 20;
+constexpr int64_t kMostCopies = 4096;
 
 void require(int status, const char* what) {
   if (status == 0) return;
@@ -25,132 +30,122 @@ void require(int status, const char* what) {
                            (message == nullptr ? "" : message));
 }
 
-class DeviceMemory {
- public:
-  explicit DeviceMemory(size_t bytes) {
-    if (bytes != 0) require(aclrtMalloc(&memory_, bytes, ACL_MEM_MALLOC_HUGE_FIRST), "aclrtMalloc");
-    if (bytes != 0) require(aclrtMemset(memory_, bytes, 0, bytes), "aclrtMemset");
-  }
-  DeviceMemory(const DeviceMemory&) = delete;
-  DeviceMemory& operator=(const DeviceMemory&) = delete;
-  ~DeviceMemory() {
-    if (memory_ != nullptr) static_cast<void>(aclrtFree(memory_));
-  }
-  void* get() const { return memory_; }
-
- private:
-  void* memory_ = nullptr;
-};
-
-// memcpy of glibc streams from its own threshold on, which need not be ours.
-void copy_streaming(uint8_t* to, const uint8_t* from, size_t count) {
-#if defined(__SSE2__)
-  size_t i = 0;
-  for (; i + 64 <= count; i += 64) {
-    for (size_t j = i; j < i + 64; j += 16) {
-      const __m128i v = _mm_loadu_si128(reinterpret_cast<const __m128i*>(from + j));
-      _mm_stream_si128(reinterpret_cast<__m128i*>(to + j), v);
-    }
-  }
-  std::memcpy(to + i, from + i, count - i);
-  _mm_sfence();
-#else
-  std::memcpy(to, from, count);
-#endif
+uint64_t planned_workspace(const Problem& problem) {
+  uint64_t size = 0;
+  aclOpExecutor* executor = nullptr;
+  require(problem.plan(&size, &executor), "phase one");
+  require(aclDestroyAclOpExecutor(executor), "aclDestroyAclOpExecutor");
+  return size;
 }
 
-// Half of the bytes are read and half are written, by all threads.
-class Copy {
- public:
-  explicit Copy(int64_t bytes) : half_(static_cast<size_t>(bytes) / 2), from_(half_), to_(half_) {}
-
-  void operator()() const {
-    constexpr size_t kBlock = size_t{1} << 18;
-    const bool stream = outputs_should_stream(static_cast<int64_t>(half_));
-    parallel_blocks(static_cast<int64_t>((half_ + kBlock - 1) / kBlock), [&](int64_t block) {
-      const size_t begin = static_cast<size_t>(block) * kBlock;
-      const size_t count = std::min(kBlock, half_ - begin);
-      auto* const to = static_cast<uint8_t*>(to_.get()) + begin;
-      const auto* const from = static_cast<const uint8_t*>(from_.get()) + begin;
-      if (stream) {
-        copy_streaming(to, from, count);
-      } else {
-        std::memcpy(to, from, count);
-      }
-    });
+// A line of /proc/self/status in bytes: VmRSS, or VmHWM, its highest so far.
+int64_t resident_bytes(const std::string& key) {
+  std::ifstream file("/proc/self/status");
+  for (std::string word; file >> word;) {
+    int64_t kilobytes = 0;
+    if (word == key + ":" && file >> kilobytes) return kilobytes << 10;
   }
-
- private:
-  size_t half_;
-  DeviceMemory from_;
-  DeviceMemory to_;
-};
-
-class Call {
- public:
-  Call(const Problem& problem, aclrtStream stream)
-      : problem_(problem),
-        stream_(stream),
-        workspace_size_(planned(problem)),
-        workspace_(workspace_size_) {}
-
-  void operator()() const {
-    uint64_t size = 0;
-    aclOpExecutor* executor = nullptr;
-    require(problem_.plan(&size, &executor), "phase one");
-    require(problem_.execute(workspace_.get(), size, executor, stream_), "phase two");
-    require(aclrtSynchronizeStream(stream_), "aclrtSynchronizeStream");
-  }
-
- private:
-  static uint64_t planned(const Problem& problem) {
-    uint64_t size = 0;
-    aclOpExecutor* executor = nullptr;
-    require(problem.plan(&size, &executor), "phase one");
-    require(aclDestroyAclOpExecutor(executor), "aclDestroyAclOpExecutor");
-    return size;
-  }
-
-  const Problem& problem_;
-  aclrtStream stream_;
-  uint64_t workspace_size_;
-  DeviceMemory workspace_;
-};
-
-template <class Fn>
-double seconds_of(Fn&& fn, int repeats) {
-  const auto begin = Clock::now();
-  for (int i = 0; i < repeats; ++i) fn();
-  return std::chrono::duration<double>(Clock::now() - begin).count() / repeats;
+  return 0;
 }
 
-template <class Fn>
-int repeats_for(Fn&& fn, double seconds) {
-  fn();
-  const double once = std::max(seconds_of(fn, 1), 1e-8);
-  return static_cast<int>(std::clamp(seconds / once, 1.0, 1e6));
+// What a call adds to the resident memory while it runs.
+int64_t peak_bytes_of(Subject& subject) {
+  std::ofstream("/proc/self/clear_refs") << "5";  // forget the highest mark
+  const int64_t before = resident_bytes("VmRSS");
+  subject.call();
+  return std::max(resident_bytes("VmHWM") - before, int64_t{0});
 }
 
-double median(std::vector<double> values) {
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
-}
+double median_of(const std::vector<double>& seconds) { return spread_of(seconds).median; }
 
 }  // namespace
 
-Timing measure(const Problem& problem, aclrtStream stream, const Effort& effort) {
-  const Call call(problem, stream);
-  const Copy copy(std::max<int64_t>(problem.bytes, 128));
-  const int call_repeats = repeats_for(call, effort.round_seconds);
-  const int copy_repeats = repeats_for(copy, effort.round_seconds);
-  std::vector<double> calls;
-  std::vector<double> copies;
-  for (int round = 0; round < effort.rounds; ++round) {
-    copies.push_back(seconds_of(copy, copy_repeats));
-    calls.push_back(seconds_of(call, call_repeats));
+Spread spread_of(std::vector<double> seconds) {
+  std::sort(seconds.begin(), seconds.end());
+  const auto at = [&](double part) {
+    return seconds[static_cast<size_t>(part * static_cast<double>(seconds.size() - 1) + 0.5)];
+  };
+  return {at(0.5), at(0.2), at(0.8)};
+}
+
+double seconds_of(const std::function<void()>& call, int repeats) {
+  const auto begin = Clock::now();
+  for (int i = 0; i < repeats; ++i) call();
+  return std::chrono::duration<double>(Clock::now() - begin).count() / repeats;
+}
+
+int repeats_for(const std::function<void()>& call, double seconds) {
+  call();
+  const double once = std::max(seconds_of(call, 1), 1e-8);
+  return static_cast<int>(std::clamp(seconds / once, 1.0, 1e6));
+}
+
+Subject::Subject(const Operator& op, aclDataType dtype, const std::string& shape, bool cached) {
+  copies_.push_back(op.make(dtype, shape));
+  const int64_t bytes = std::max<int64_t>(copies_[0].bytes, 1);
+  const int64_t wanted = cached ? 1 : std::min((kLeavesCache + bytes - 1) / bytes, kMostCopies);
+  while (static_cast<int64_t>(copies_.size()) < wanted) copies_.push_back(op.make(dtype, shape));
+  require(aclrtCreateStream(&stream_), "aclrtCreateStream");
+  workspace_bytes_ = static_cast<int64_t>(planned_workspace(copies_[0]));
+  if (workspace_bytes_ != 0) {
+    require(
+        aclrtMalloc(&workspace_, static_cast<size_t>(workspace_bytes_), ACL_MEM_MALLOC_HUGE_FIRST),
+        "aclrtMalloc");
   }
-  return {median(calls), median(copies)};
+}
+
+Subject::~Subject() {
+  static_cast<void>(aclrtDestroyStream(stream_));
+  if (workspace_ != nullptr) static_cast<void>(aclrtFree(workspace_));
+}
+
+void Subject::call() {
+  const Problem& problem = copies_[next_];
+  next_ = next_ + 1 == copies_.size() ? 0 : next_ + 1;
+  uint64_t size = 0;
+  aclOpExecutor* executor = nullptr;
+  require(problem.plan(&size, &executor), "phase one");
+  require(problem.execute(workspace_, size, executor, stream_), "phase two");
+  require(aclrtSynchronizeStream(stream_), "aclrtSynchronizeStream");
+}
+
+Timing measure(const std::string& name, Subject& subject,
+               const std::vector<std::unique_ptr<Rival>>& rivals, const Effort& effort) {
+  Timing timing;
+  timing.workspace_bytes = subject.workspace_bytes();
+  timing.peak_bytes = peak_bytes_of(subject);
+
+  const auto call = [&] { subject.call(); };
+  const Roofs roofs(std::max<int64_t>(subject.problem().bytes, kLeavesCache));
+  const double part =
+      static_cast<double>(subject.problem().bytes) / static_cast<double>(roofs.bytes());
+  const int repeats = repeats_for(call, effort.round_seconds);
+  std::vector<int> rival_repeats;
+  for (const auto& rival : rivals) {
+    const bool has = rival->make(name, subject.copies());
+    rival_repeats.push_back(has ? rival->repeats_for(effort.round_seconds) : 0);
+  }
+  std::vector<double> calls, copies, reads, adds;
+  std::vector<std::vector<double>> rival_seconds(rivals.size());
+  for (int round = 0; round < effort.rounds; ++round) {
+    copies.push_back(seconds_of([&] { roofs.copy(); }, 1) * part);
+    reads.push_back(seconds_of([&] { roofs.read(); }, 1) * part);
+    adds.push_back(seconds_of([&] { roofs.add(); }, 1) * part);
+    calls.push_back(seconds_of(call, repeats));
+    for (size_t i = 0; i < rivals.size(); ++i) {
+      if (rival_repeats[i] == 0) continue;
+      rival_seconds[i].push_back(rivals[i]->run(rival_repeats[i]));
+      std::this_thread::sleep_for(kSettle);
+    }
+  }
+  timing.call = spread_of(calls);
+  timing.copy_seconds = median_of(copies);
+  timing.read_seconds = median_of(reads);
+  timing.add_seconds = median_of(adds);
+  for (const auto& seconds : rival_seconds) {
+    timing.rivals.push_back(seconds.empty() ? std::nullopt : std::optional(spread_of(seconds)));
+  }
+  return timing;
 }
 
 }  // namespace aclgrad::bench

@@ -1,25 +1,74 @@
 // SPDX-License-Identifier: Apache-2.0
-// Times a problem against a copy that moves the same number of bytes. Both are measured in turns,
-// so that whatever else the machine does hits both alike, and the medians are compared.
+// Times a problem in rounds: roofs, the operator and its rivals by turns, so that whatever else the
+// machine does hits all of them alike. Medians are compared, never single times.
 #ifndef ACLGRAD_BENCH_MEASURE_H_
 #define ACLGRAD_BENCH_MEASURE_H_
 
+#include <memory>
+#include <optional>
+#include <vector>
+
 #include "bench/bench.h"
+#include "bench/rival.h"
 
 namespace aclgrad::bench {
 
-struct Timing {
-  double seconds = 0;       // of one call: both phases and the synchronise; the workspace is kept
-  double copy_seconds = 0;  // of the copy
-};
-
 struct Effort {
   int rounds = 9;
-  double round_seconds = 0.01;  // a turn repeats short problems until it took that long
+  double round_seconds = 0.02;  // a turn repeats short problems until it took that long
+  bool cached = false;          // one copy of the data, however small
 };
 
-// Throws std::runtime_error with the library's message when a call fails.
-Timing measure(const Problem& problem, aclrtStream stream, const Effort& effort);
+// Seconds of one call: median and the times that a fifth of the rounds stayed under and went over.
+struct Spread {
+  double median = 0;
+  double low = 0;
+  double high = 0;
+};
+Spread spread_of(std::vector<double> seconds);
+
+struct Timing {
+  Spread call;  // both phases and the synchronise; the workspace is kept
+  // What moving as many bytes takes: half of them read and half written; all of them read; and two
+  // thirds read, a third written.
+  double copy_seconds = 0, read_seconds = 0, add_seconds = 0;
+  std::vector<std::optional<Spread>> rivals;  // in the rivals' order; empty: has no such problem
+  int64_t workspace_bytes = 0;
+  int64_t peak_bytes = 0;  // what the first call adds to the process, the workspace included
+
+  double roof_seconds(Roof roof) const { return roof == Roof::kRead ? read_seconds : copy_seconds; }
+};
+
+// Runs one operator's problem; small ones in so many copies that together they leave the caches.
+class Subject {
+ public:
+  Subject(const Operator& op, aclDataType dtype, const std::string& shape, bool cached);
+  Subject(const Subject&) = delete;
+  Subject& operator=(const Subject&) = delete;
+  ~Subject();
+
+  // Both phases and the synchronise of the next copy. Throws std::runtime_error with the library's
+  // message when a call fails.
+  void call();
+  const Problem& problem() const { return copies_[0]; }
+  size_t copies() const { return copies_.size(); }
+  int64_t workspace_bytes() const { return workspace_bytes_; }
+
+ private:
+  std::vector<Problem> copies_;
+  size_t next_ = 0;
+  aclrtStream stream_ = nullptr;
+  void* workspace_ = nullptr;
+  int64_t workspace_bytes_ = 0;
+};
+
+// Seconds of each of `repeats` calls, on average, and the repeats that take so many seconds.
+double seconds_of(const std::function<void()>& call, int repeats);
+int repeats_for(const std::function<void()>& call, double seconds);
+
+// `name` is the problem's, for the rivals.
+Timing measure(const std::string& name, Subject& subject,
+               const std::vector<std::unique_ptr<Rival>>& rivals, const Effort& effort);
 
 }  // namespace aclgrad::bench
 

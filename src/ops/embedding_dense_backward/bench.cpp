@@ -43,7 +43,7 @@ Problem make(aclDataType dtype, const std::string& shape) {
                                                                table_rows, ~uint64_t{0}, false,
                                                                t->dw.handle(), size, executor);
           },
-          aclnnEmbeddingDenseBackward, t->bytes()};
+          aclnnEmbeddingDenseBackward, t->bytes(), static_cast<double>(t->dy.numel())};
 }
 
 [[maybe_unused]] const bool added =

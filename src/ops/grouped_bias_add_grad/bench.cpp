@@ -27,7 +27,7 @@ Problem problem_of(const std::shared_ptr<Tensors>& t) {
                                                            t->ends ? t->ends->handle() : nullptr,
                                                            t->out.handle(), size, executor);
           },
-          aclnnGroupedBiasAddGrad, bytes};
+          aclnnGroupedBiasAddGrad, bytes, static_cast<double>(t->dy.numel()), Roof::kRead};
 }
 
 Problem make(aclDataType dtype, const std::string& shape) {

@@ -38,7 +38,7 @@ Problem make(aclDataType dtype, const std::string& shape) {
                 t->x.handle(), t->normalized, t->gamma.handle(), t->beta.handle(), 1e-5,
                 t->y.handle(), t->mean.handle(), t->rstd.handle(), size, executor);
           },
-          aclnnLayerNorm, t->bytes()};
+          aclnnLayerNorm, t->bytes(), 8.0 * static_cast<double>(t->x.numel())};
 }
 
 [[maybe_unused]] const bool added = add({"layer_norm", make, layer_norm::bench_shapes()});

@@ -25,7 +25,7 @@ Problem make(aclDataType dtype, const std::string& shape) {
             return aclnnScaledMaskedSoftmaxGetWorkspaceSize(t->x.handle(), t->mask.handle(), 0.125,
                                                             false, t->y.handle(), size, executor);
           },
-          aclnnScaledMaskedSoftmax, t->bytes()};
+          aclnnScaledMaskedSoftmax, t->bytes(), 5.0 * static_cast<double>(t->y.numel())};
 }
 
 [[maybe_unused]] const bool added =

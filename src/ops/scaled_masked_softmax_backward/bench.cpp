@@ -29,7 +29,7 @@ Problem make(aclDataType dtype, const std::string& shape) {
                                                                     t->mask.handle(), 0.125, false,
                                                                     t->dx.handle(), size, executor);
           },
-          aclnnScaledMaskedSoftmaxBackward, t->bytes()};
+          aclnnScaledMaskedSoftmaxBackward, t->bytes(), 6.0 * static_cast<double>(t->y.numel())};
 }
 
 [[maybe_unused]] const bool added =

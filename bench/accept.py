@@ -1,0 +1,46 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""accept.py BENCH.csv: appends what the bench measured to bench/history.csv, with date and commit.
+
+The tree must be as committed, and what was measured must have been built from it.
+"""
+import csv
+import datetime
+import pathlib
+import subprocess
+import sys
+
+import table
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+COLUMNS = ("date", "commit", "machine", "problem", "view", "target", "threads", "us_20", "us", "us_80",
+           "gb_per_s", "roof", "share_of_roof", "pytorch_us", "compiled_us", "onednn_us")
+
+
+def git(*arguments):
+    return subprocess.run(["git", "-C", ROOT, *arguments], check=True, text=True,
+                          stdout=subprocess.PIPE).stdout.strip()
+
+
+def main():
+    if len(sys.argv) != 2:
+        sys.exit(__doc__.split("\n", maxsplit=1)[0])
+    if git("status", "--porcelain", "--untracked-files=no", "--", "src", "bench"):
+        sys.exit("src or bench are not as committed: commit first, measure then")
+    machine, rows = table.read(sys.argv[1])
+    history = ROOT / "bench" / "history.csv"
+    is_new = not history.exists()
+    with open(history, "a", newline="", encoding="utf-8") as file:
+        lines = csv.DictWriter(file, COLUMNS, extrasaction="ignore", lineterminator="\n")
+        if is_new:
+            lines.writeheader()
+        for row in rows:
+            numbers = {key: value if not isinstance(value, float) else f"{value:.6g}"
+                       for key, value in row.items()}
+            lines.writerow({**numbers, "date": datetime.date.today().isoformat(),
+                            "commit": git("rev-parse", "--short=10", "HEAD"), "machine": machine})
+    print(f"{len(rows)} rows added to {history}")
+
+
+if __name__ == "__main__":
+    main()

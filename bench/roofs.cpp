@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "bench/roofs.h"
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <stdexcept>
+
+#include "acl/acl.h"
+#include "kernels/cpu/parallel.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "bench/roofs.cpp"
+#include <hwy/foreach_target.h>
+
+#include <hwy/cache_control.h>
+#include <hwy/highway.h>
+
+HWY_BEFORE_NAMESPACE();
+namespace aclgrad::bench {
+namespace HWY_NAMESPACE {
+namespace {
+
+namespace hn = hwy::HWY_NAMESPACE;
+using Bytes = hn::ScalableTag<float>;
+
+// Lines of four vectors: enough to keep both load ports busy.
+constexpr size_t kUnroll = 4;
+
+void copy_block(const float* from, float* to, size_t count) {
+  const Bytes d;
+  for (size_t i = 0; i < count; i += kUnroll * hn::Lanes(d)) {
+    for (size_t j = 0; j < kUnroll; ++j) {
+      hn::Stream(hn::Load(d, from + i + j * hn::Lanes(d)), d, to + i + j * hn::Lanes(d));
+    }
+  }
+  hwy::FlushStream();
+}
+
+float read_block(const float* from, size_t count) {
+  const Bytes d;
+  auto a = hn::Zero(d), b = a, c = a, e = a;
+  for (size_t i = 0; i < count; i += kUnroll * hn::Lanes(d)) {
+    a = hn::Max(a, hn::Load(d, from + i));
+    b = hn::Max(b, hn::Load(d, from + i + hn::Lanes(d)));
+    c = hn::Max(c, hn::Load(d, from + i + 2 * hn::Lanes(d)));
+    e = hn::Max(e, hn::Load(d, from + i + 3 * hn::Lanes(d)));
+  }
+  return hn::GetLane(hn::Max(hn::Max(a, b), hn::Max(c, e)));
+}
+
+void add_block(const float* from, const float* other, float* to, size_t count) {
+  const Bytes d;
+  for (size_t i = 0; i < count; i += hn::Lanes(d)) {
+    hn::Stream(hn::Add(hn::Load(d, from + i), hn::Load(d, other + i)), d, to + i);
+  }
+  hwy::FlushStream();
+}
+
+// `rounds` times twelve chains: two units with latencies of four cycles need eight.
+float multiply_add(int64_t rounds) {
+  const Bytes d;
+  constexpr size_t kChains = 12;
+  decltype(hn::Zero(d)) chain[kChains];
+  for (size_t i = 0; i < kChains; ++i) chain[i] = hn::Set(d, 1.0f + 0.1f * static_cast<float>(i));
+  const auto factor = hn::Set(d, 0.999f);
+  const auto addend = hn::Set(d, 0.001f);
+  for (int64_t round = 0; round < rounds; ++round) {
+    for (auto& sum : chain) sum = hn::MulAdd(sum, factor, addend);
+  }
+  for (size_t i = 1; i < kChains; ++i) chain[0] = hn::Add(chain[0], chain[i]);
+  return hn::GetLane(hn::SumOfLanes(d, chain[0]));
+}
+
+size_t flops_a_round() { return 2 * 12 * hn::Lanes(Bytes()); }
+
+}  // namespace
+}  // namespace HWY_NAMESPACE
+}  // namespace aclgrad::bench
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace aclgrad::bench {
+namespace {
+
+HWY_EXPORT(copy_block);
+HWY_EXPORT(read_block);
+HWY_EXPORT(add_block);
+HWY_EXPORT(multiply_add);
+HWY_EXPORT(flops_a_round);
+
+// Bytes of a task; a multiple of every vector's.
+constexpr int64_t kBlock = int64_t{1} << 18;
+
+// Keeps what is read from being left out.
+std::atomic<float> sink;
+
+int64_t blocks_of(int64_t bytes) { return (bytes + kBlock - 1) / kBlock; }
+
+float* floats(uint8_t* p) { return reinterpret_cast<float*>(p); }
+constexpr size_t kFloats = static_cast<size_t>(kBlock) / sizeof(float);
+
+}  // namespace
+
+DeviceMemory::DeviceMemory(size_t bytes) {
+  if (bytes == 0) return;
+  if (aclrtMalloc(&memory_, bytes, ACL_MEM_MALLOC_HUGE_FIRST) != ACL_SUCCESS ||
+      aclrtMemset(memory_, bytes, 0, bytes) != ACL_SUCCESS) {
+    throw std::runtime_error("no memory for the roofs");
+  }
+}
+
+DeviceMemory::~DeviceMemory() {
+  if (memory_ != nullptr) static_cast<void>(aclrtFree(memory_));
+}
+
+// Six parts of whole blocks, so that a copy is three after three and an addition two, two and two.
+Roofs::Roofs(int64_t bytes)
+    : bytes_(blocks_of((bytes + 5) / 6) * 6 * kBlock),
+      memory_(std::make_shared<DeviceMemory>(static_cast<size_t>(bytes_))) {}
+
+void Roofs::copy() const {
+  uint8_t* from = memory_->get();
+  uint8_t* to = from + bytes_ / 2;
+  const auto run = HWY_DYNAMIC_DISPATCH(copy_block);
+  parallel_blocks(bytes_ / 2 / kBlock, [&](int64_t block) {
+    run(floats(from + block * kBlock), floats(to + block * kBlock), kFloats);
+  });
+}
+
+void Roofs::read() const {
+  uint8_t* from = memory_->get();
+  const auto run = HWY_DYNAMIC_DISPATCH(read_block);
+  parallel_blocks(bytes_ / kBlock, [&](int64_t block) {
+    sink.store(run(floats(from + block * kBlock), kFloats), std::memory_order_relaxed);
+  });
+}
+
+void Roofs::add() const {
+  uint8_t* from = memory_->get();
+  uint8_t* other = from + bytes_ / 3;
+  uint8_t* to = other + bytes_ / 3;
+  const auto run = HWY_DYNAMIC_DISPATCH(add_block);
+  parallel_blocks(bytes_ / 3 / kBlock, [&](int64_t block) {
+    run(floats(from + block * kBlock), floats(other + block * kBlock), floats(to + block * kBlock),
+        kFloats);
+  });
+}
+
+double peak_flops() {
+  constexpr int64_t kRounds = 1000000;
+  const auto run = HWY_DYNAMIC_DISPATCH(multiply_add);
+  const auto round_flops = static_cast<double>(HWY_DYNAMIC_DISPATCH(flops_a_round)());
+  const int threads = aclgrad_threads();
+  double best = 0;
+  for (int turn = 0; turn < 5; ++turn) {
+    const auto begin = std::chrono::steady_clock::now();
+    parallel_blocks(threads, [&](int64_t) { sink.store(run(kRounds), std::memory_order_relaxed); });
+    const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - begin;
+    best = std::max(best, round_flops * kRounds * threads / taken.count());
+  }
+  return best;
+}
+
+}  // namespace aclgrad::bench
+#endif  // HWY_ONCE

@@ -1,0 +1,22 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The bench's tables of comma-separated values, for the scripts beside this file."""
+import csv
+
+
+def read(path):
+    """(machine, rows): what the first line says about the machine, and a dict a problem with numbers
+    as floats and empty cells as None."""
+    with open(path, newline="", encoding="utf-8") as file:
+        machine = file.readline().lstrip("# ").strip()
+        rows = list(csv.DictReader(file))
+    for row in rows:
+        for key, value in row.items():
+            if key not in ("problem", "view", "target", "roof"):
+                row[key] = float(value) if value else None
+    return machine, rows
+
+
+def rivals(row):
+    """Microseconds of each rival that has the problem."""
+    return {key[:-3]: value for key, value in row.items()
+            if key.endswith("_us") and value is not None}

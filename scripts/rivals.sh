@@ -1,0 +1,57 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# The rivals of the bench.
+#   rivals.sh install  PyTorch into build/oracle and oneDNN (2 GB) into build/onednn, with pip
+#   rivals.sh options  a line of aclgrad_bench's options for each rival that is installed; says on
+#                      the standard error which are not
+# ACLGRAD_ONEDNN names a folder with include/dnnl.hpp and lib/libdnnl.so from elsewhere.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+onednn=${ACLGRAD_ONEDNN:-$PWD/build/onednn}
+
+install_onednn() {
+  [[ -e $onednn/lib/libdnnl.so ]] && return
+  echo "Installing oneDNN into $onednn"
+  python3 -m venv "$onednn"
+  # 3.13 came as 2026.1 of the packages of its vendor.
+  "$onednn/bin/python" -m pip install --quiet --disable-pip-version-check onednn-devel
+}
+
+build_onednn_rival() {
+  local program=build/onednn_rival
+  [[ $program -nt bench/rivals/onednn.cpp ]] && return
+  c++ -std=c++17 -O2 bench/rivals/onednn.cpp -I"$onednn/include" -L"$onednn/lib" -ldnnl \
+    -Wl,-rpath-link,"$onednn/lib" -o "$program"
+}
+
+options() {
+  local python
+  if python=$(scripts/oracle.sh find); then
+    echo "--rival"
+    echo "pytorch=$python $PWD/bench/rivals/pytorch.py"
+    echo "--rival"
+    echo "compiled=$python $PWD/bench/rivals/pytorch.py --compiled"
+  else
+    echo "PyTorch 2.13 is not installed: left out (make rivals installs it)" >&2
+  fi
+  if [[ -e $onednn/lib/libdnnl.so ]] && build_onednn_rival; then
+    # It runs on a runtime that finds a processor only when it is told where.
+    echo "--rival"
+    echo "onednn=env LD_LIBRARY_PATH=$onednn/lib OCL_ICD_FILENAMES=$onednn/lib/libintelocl.so" \
+      "$PWD/build/onednn_rival"
+  else
+    echo "oneDNN is not installed: left out (make rivals installs it)" >&2
+  fi
+}
+
+case ${1:-} in
+  install)
+    scripts/oracle.sh on
+    install_onednn
+    ;;
+  options) options ;;
+  *)
+    echo "rivals.sh: expected install or options, is '${1:-}'" >&2
+    exit 1
+    ;;
+esac

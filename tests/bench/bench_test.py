@@ -1,0 +1,110 @@
+# SPDX-License-Identifier: Apache-2.0
+"""bench_test.py ACLGRAD_BENCH ACLGRAD_SMALL_CALLS FOLDER: the bench measures, never how fast.
+
+Every operator, view and target is measured once on small shapes, against itself as a rival, and the
+tables and the picture are read back. A timing is only asked to be a positive number.
+"""
+import pathlib
+import subprocess
+import sys
+import tempfile
+import unittest
+import xml.etree.ElementTree
+
+BENCH, SMALL_CALLS, FOLDER = sys.argv[1:4]
+sys.path.insert(0, FOLDER)
+import table  # pylint: disable=wrong-import-position
+
+SMALL = ("layer_norm/f32/16x64", "layer_norm_backward/f16/16x64", "embedding/bf16/16x32x64",
+         "embedding_dense_backward/f32/16x32x64", "scaled_masked_softmax/f32/1x2x16x64",
+         "scaled_masked_softmax_backward/bf16/1x2x16x64", "grouped_bias_add_grad/f32/64x24-g4",
+         "nsa_compress/f16/64x1x64-l32-d16", "nsa_compress_grad/bf16/64x1x64-l32-d16")
+
+
+def run(*command):
+    return subprocess.run(command, check=False, text=True, stdout=subprocess.PIPE,
+                          stderr=subprocess.PIPE, timeout=300)
+
+
+def bench(*arguments):
+    return run(BENCH, "--rounds", "2", "--cached", *arguments)
+
+
+class Bench(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory()
+        self.addCleanup(self.folder.cleanup)
+        self.csv = str(pathlib.Path(self.folder.name) / "bench.csv")
+
+    def test_every_operator_has_defaults_and_is_measured_beside_a_rival(self):
+        defaults = run(BENCH, "--list").stdout.split()
+        self.assertEqual({name.split("/")[0] for name in defaults},
+                         {name.split("/")[0] for name in SMALL})
+        done = bench("--threads", "1", "--rival", f"itself={BENCH} --serve", "--csv", self.csv,
+                     *SMALL)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        machine, rows = table.read(self.csv)
+        self.assertIn("GFLOP/s", machine)
+        self.assertEqual([row["problem"] for row in rows], list(SMALL))
+        for row in rows:
+            for column in ("us", "bytes", "gb_per_s", "share_of_roof", "copy_gb_per_s",
+                           "read_gb_per_s", "add_gb_per_s", "itself_us"):
+                self.assertGreater(row[column], 0, (row["problem"], column))
+            self.assertLessEqual(row["us_20"], row["us"])
+            self.assertLessEqual(row["us"], row["us_80"])
+            self.assertEqual(row["threads"], 1)
+
+    def test_views_and_targets(self):
+        for options in (("--view", "padded"), ("--view", "transposed"), ("--target", "SCALAR")):
+            done = bench(*options, "--csv", self.csv, "layer_norm_backward/f32/16x64")
+            self.assertEqual(done.returncode, 0, (options, done.stderr))
+            row = table.read(self.csv)[1][0]
+            self.assertEqual(row[options[0].lstrip("-")], options[1])
+
+    def test_the_picture_has_a_point_for_every_problem_and_rival(self):
+        bench("--rival", f"itself={BENCH} --serve", "--csv", self.csv, *SMALL)
+        picture = self.csv + ".svg"
+        done = run(sys.executable, f"{FOLDER}/roofline.py", self.csv, picture)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        text = xml.etree.ElementTree.parse(picture).getroot()
+        titles = [title.text for title in text.iter("{http://www.w3.org/2000/svg}title")]
+        drawn = [name for name in SMALL if not name.startswith("embedding/")]  # it only copies
+        self.assertEqual(len(titles), 2 * len(drawn))
+
+    def test_a_rival_that_does_not_know_a_problem_is_left_out_of_it(self):
+        rival = pathlib.Path(self.folder.name) / "rival.py"
+        rival.write_text("import sys\n"
+                         "for line in sys.stdin:\n"
+                         "    print('no idea' if line[0] == 'm' else 'ok', flush=True)\n",
+                         encoding="ascii")
+        done = bench("--rival", f"ignorant={sys.executable} {rival}", "--csv", self.csv, SMALL[0])
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIsNone(table.read(self.csv)[1][0]["ignorant_us"])
+
+    def test_what_is_wrong_is_named(self):
+        for arguments, word in (
+                (("layer_norm_backward/f32/16",), "'16'"),
+                (("layer_norm_backward/f64/16x64",), "f64"),
+                (("layer_norm_forward/f32/16x64",), "layer_norm_forward"),
+                (("--view", "upside", SMALL[0]), "upside"),
+                (("--threads", "none", SMALL[0]), "none"),
+                (("--target", "MMX", SMALL[0]), "MMX"),
+                (("--rival", "nothing", SMALL[0]), "nothing"),
+                (("--rival", "gone=false", SMALL[0]), "gone"),
+                (("--csv", "/no/such/folder/x.csv", SMALL[0]), "/no/such/folder"),
+                (("--speed", "1"), "--speed")):
+            done = bench(*arguments)
+            self.assertEqual(done.returncode, 1, arguments)
+            self.assertIn(word, done.stderr, arguments)
+
+    def test_small_calls(self):
+        done = run(SMALL_CALLS)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        rows = [line.split() for line in done.stdout.splitlines() if "/" in line.split(" ")[0]]
+        self.assertEqual(len(rows), 5)
+        for row in rows:
+            self.assertTrue(all(float(number) > 0 for number in row[1:]), row)
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1])

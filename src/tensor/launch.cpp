@@ -219,7 +219,7 @@ int aclgrad_launch_book(LaunchState& state, int64_t bytes) {
   return static_cast<int>(state.region_count++);
 }
 
-void aclgrad_launch_describe(LaunchState& state, std::string&& problem, int64_t bytes,
+void aclgrad_launch_describe(LaunchState& state, std::string&& problem, double bytes,
                              const char* target) {
   state.problem = std::move(problem);
   state.bytes = bytes;

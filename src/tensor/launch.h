@@ -77,7 +77,7 @@ extern "C" {
 [[gnu::visibility("default")]] bool aclgrad_launch_packed(const LaunchState& state, int operand);
 [[gnu::visibility("default")]] int aclgrad_launch_book(LaunchState& state, int64_t bytes);
 [[gnu::visibility("default")]] void aclgrad_launch_describe(LaunchState& state,
-                                                            std::string&& problem, int64_t bytes,
+                                                            std::string&& problem, double bytes,
                                                             const char* target);
 [[gnu::visibility("default")]] void aclgrad_launch_call(LaunchState& state,
                                                         std::function<void(const Run&)>&& body);
@@ -131,8 +131,9 @@ class Launch {
 
   // The problem in the bench grammar, "layer_norm_backward/f16/4096x1024", and the bytes that the
   // computation moves at least: for the verbose line. Needed only while aclgrad_verbose() is true.
+  // The bytes are a double, because the dims of empty tensors may multiply beyond int64.
   // `target`: what the kernel runs on, with static storage; null is the active instruction set.
-  void describe(std::string problem, int64_t bytes, const char* target = nullptr) {
+  void describe(std::string problem, double bytes, const char* target = nullptr) {
     aclgrad_launch_describe(state_, std::move(problem), bytes, target);
   }
 

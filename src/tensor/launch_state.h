@@ -92,7 +92,7 @@ struct LaunchState {
   std::array<int64_t, kMaxRegions> regions;  // from the workspace's aligned start
   std::function<void(const Run&)> call;
   std::string problem;
-  int64_t bytes = 0;
+  double bytes = 0;
   const char* target = nullptr;
   LaunchWork work{*this, true};
 

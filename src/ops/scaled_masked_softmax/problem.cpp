@@ -136,9 +136,10 @@ Status parse(const Arguments& arguments, Launch& launch) {
   problem.scale = arguments.scale;
 
   if (aclgrad_verbose()) {
-    const int64_t elements = in.y.numel();
-    const auto size = static_cast<int64_t>(dtype_size(in.y.dtype));
-    launch.describe(problem_name(problem), 2 * size * elements + in.mask.numel(),
+    const auto elements = static_cast<double>(in.y.numel());
+    const auto size = static_cast<double>(dtype_size(in.y.dtype));
+    launch.describe(problem_name(problem),
+                    2 * size * elements + static_cast<double>(in.mask.numel()),
                     aclgrad_active_target());
   }
   if (in.y.numel() == 0) return kOk;

@@ -144,9 +144,10 @@ Status parse(const Arguments& arguments, Launch& launch) {
   problem.scale = arguments.scale;
 
   if (aclgrad_verbose()) {
-    const int64_t elements = in.dx.numel();
-    const auto size = static_cast<int64_t>(dtype_size(in.dx.dtype));
-    launch.describe(problem_name(problem), 3 * size * elements + in.mask.numel(),
+    const auto elements = static_cast<double>(in.dx.numel());
+    const auto size = static_cast<double>(dtype_size(in.dx.dtype));
+    launch.describe(problem_name(problem),
+                    3 * size * elements + static_cast<double>(in.mask.numel()),
                     aclgrad_active_target());
   }
   if (in.dx.numel() == 0) return kOk;

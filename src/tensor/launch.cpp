@@ -159,6 +159,7 @@ LaunchState* take_launch_state(const char* op) {
   state->region_count = 0;
   state->workspace = 0;
   state->too_large = false;
+  state->last_refusal = nullptr;
   state->verified = false;
   state->verified_copies = 0;
   state->problem.clear();
@@ -230,6 +231,10 @@ void aclgrad_launch_call(LaunchState& state, std::function<void(const Run&)>&& b
   state.call = std::move(body);
 }
 
+void aclgrad_launch_refuse_last(LaunchState& state, const char* reason) {
+  state.last_refusal = reason;
+}
+
 Status aclgrad_check_outputs(const char* op, const uint64_t* workspace_size,
                              aclOpExecutor* const* executor) {
   if (workspace_size == nullptr) {
@@ -247,6 +252,9 @@ Status aclgrad_plan_phase(const char* op, uint64_t* workspace_size, aclOpExecuto
     if (const Status status = body(context, launch)) return status;
     if (const Status status = check_outputs(op, workspace_size, executor)) return status;
     if (const Status status = finish_plan(*state)) return status;
+    if (state->last_refusal != nullptr) {
+      return fail(kParamInvalid, "%s: %s", op, state->last_refusal);
+    }
     const uint64_t planned = state->planned_size();
     aclOpExecutor* made = create_executor(*state);
     state.give_up();

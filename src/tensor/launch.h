@@ -81,6 +81,8 @@ extern "C" {
                                                             const char* target);
 [[gnu::visibility("default")]] void aclgrad_launch_call(LaunchState& state,
                                                         std::function<void(const Run&)>&& body);
+[[gnu::visibility("default")]] void aclgrad_launch_refuse_last(LaunchState& state,
+                                                               const char* reason);
 [[gnu::visibility("default")]] Status aclgrad_check_outputs(const char* op,
                                                             const uint64_t* workspace_size,
                                                             aclOpExecutor* const* executor);
@@ -140,6 +142,10 @@ class Launch {
   // The computation. May not throw and may not refuse; data errors go to Run::errors().
   // Not set: nothing to do (empty tensors), the checks of phase two still apply.
   void call(std::function<void(const Run&)> body) { aclgrad_launch_call(state_, std::move(body)); }
+
+  // Phase one refuses with 161002 and this text (static storage) when bounds and overlap are right:
+  // for the rule that a contract wants to be checked last.
+  void refuse_last(const char* reason) { aclgrad_launch_refuse_last(state_, reason); }
 
   const LaunchState& state() const { return state_; }
 

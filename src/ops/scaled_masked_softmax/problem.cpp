@@ -77,9 +77,6 @@ Status check_all(const Arguments& arguments, Inputs& in) {
   for (const Operand* operand : operands) {
     if (Status s = check::sizes(kOp, *operand)) return s;
   }
-  if (arguments.fixed_triu_mask) {
-    return fail(kParamInvalid, "%s: fixedTriuMask is true; expected false", kOp);
-  }
   return kOk;
 }
 
@@ -124,6 +121,8 @@ Status parse(const Arguments& arguments, Launch& launch) {
   const int x = launch.input(in.x, rows_of(1));
   const int mask = launch.input(in.mask, rows_of(1));
   const int y = launch.output(in.y, rows_of(1));
+
+  if (arguments.fixed_triu_mask) launch.refuse_last("fixedTriuMask is true; expected false");
 
   Problem problem;
   problem.batches = in.y.dim(0);

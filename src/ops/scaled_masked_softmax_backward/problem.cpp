@@ -81,9 +81,6 @@ Status check_all(const Arguments& arguments, Inputs& in) {
   for (const Operand* operand : operands) {
     if (Status s = check::sizes(kOp, *operand)) return s;
   }
-  if (arguments.fix_triu_mask) {
-    return fail(kParamInvalid, "%s: fixTriuMask is true; expected false", kOp);
-  }
   return kOk;
 }
 
@@ -131,6 +128,8 @@ Status parse(const Arguments& arguments, Launch& launch) {
   const int dx = launch.output(in.dx, rows_of(1));
   launch.allow_in_place(dx, dy);
   launch.allow_in_place(dx, y);
+
+  if (arguments.fix_triu_mask) launch.refuse_last("fixTriuMask is true; expected false");
 
   Problem problem;
   problem.batches = in.dx.dim(0);

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <vector>
 
 #include "base/checked.h"
 #include "base/dtype.h"
@@ -90,9 +91,16 @@ Status aclgrad_check_not_null(const char* op, const char* name, const void* poin
 
 Status aclgrad_refuse_dtype(const char* op, const Operand& operand,
                             std::initializer_list<aclDataType> allowed) {
-  std::string names;
-  size_t left = allowed.size();
+  // An operator that allows a fixed dtype and another tensor's may name one twice.
+  std::vector<aclDataType> distinct;
   for (const aclDataType candidate : allowed) {
+    if (std::find(distinct.begin(), distinct.end(), candidate) == distinct.end()) {
+      distinct.push_back(candidate);
+    }
+  }
+  std::string names;
+  size_t left = distinct.size();
+  for (const aclDataType candidate : distinct) {
     names += dtype_name(candidate);
     --left;
     if (left > 0) names += left == 1 ? " or " : ", ";

@@ -53,6 +53,11 @@ TEST(Check, Dtypes) {
                  "INT8");
   expect_refused(check::dtype(kOp, half, {ACL_BOOL}), 161002,
                  "aclnnLayerNormBackward: input has dtype FLOAT16 (1); expected BOOL");
+  // The fixed dtype of an operator, and the same again as that of another tensor.
+  expect_refused(check::dtype(kOp, half, {ACL_FLOAT, ACL_FLOAT}), 161002,
+                 "aclnnLayerNormBackward: input has dtype FLOAT16 (1); expected FLOAT");
+  expect_refused(check::dtype(kOp, half, {ACL_FLOAT, ACL_BF16, ACL_FLOAT}), 161002,
+                 "aclnnLayerNormBackward: input has dtype FLOAT16 (1); expected FLOAT or BFLOAT16");
   const Operand strange = operand("input", {2}, dtype_number(999));
   expect_refused(check::dtype(kOp, strange, {ACL_BOOL}), 161002,
                  "aclnnLayerNormBackward: input has dtype an unknown dtype (999); expected BOOL");

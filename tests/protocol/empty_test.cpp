@@ -182,20 +182,21 @@ TEST(Empty, GroupedBiasAddGrad) {
 }
 
 TEST(Empty, ScaledMaskedSoftmax) {
-  for (const Dims& dims : {Dims{kMany, kMany, 0, 5}, Dims{0, kMany, kMany, 4096}}) {
+  for (const Dims& dims : {Dims{kMany, kMany, 0, 5}, Dims{0, int64_t{1} << 62, 5, 4096}}) {
     const Shape x(dims, ACL_FLOAT), y(dims, ACL_FLOAT), out(dims, ACL_FLOAT);
-    const Shape whole(dims, ACL_BOOL), one({1, 1, dims[2], dims[3]}, ACL_BOOL);
-    for (const Shape* mask : {&whole, &one}) {
+    const Shape whole(dims, ACL_BOOL);
+    const Tensor one({1, 1, dims[2], dims[3]}, ACL_BOOL);
+    for (const aclTensor* mask : {whole.handle(), one.handle()}) {
       expect_success(
           [&](uint64_t* size, aclOpExecutor** executor) {
-            return aclnnScaledMaskedSoftmaxGetWorkspaceSize(x.handle(), mask->handle(), 0.5, false,
+            return aclnnScaledMaskedSoftmaxGetWorkspaceSize(x.handle(), mask, 0.5, false,
                                                             y.handle(), size, executor);
           },
           aclnnScaledMaskedSoftmax);
       expect_success(
           [&](uint64_t* size, aclOpExecutor** executor) {
             return aclnnScaledMaskedSoftmaxBackwardGetWorkspaceSize(
-                x.handle(), y.handle(), mask->handle(), 0.5, false, out.handle(), size, executor);
+                x.handle(), y.handle(), mask, 0.5, false, out.handle(), size, executor);
           },
           aclnnScaledMaskedSoftmaxBackward);
     }

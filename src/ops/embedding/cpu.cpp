@@ -96,7 +96,7 @@ void stream_row(char* to, const char* from, const char* ahead, size_t bytes) {
 }
 
 template <class Kind>
-void copy_row(char* to, const char* from, const char* ahead, size_t bytes) {
+HWY_INLINE void copy_row(char* to, const char* from, const char* ahead, size_t bytes) {
   if (ahead != nullptr) {
     const size_t end = std::min(bytes, kPrefetchBytes);
     for (size_t at = 0; at < end; at += kCacheLine) prefetch(ahead + at);

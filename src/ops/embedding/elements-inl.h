@@ -66,7 +66,7 @@ HWY_INLINE void copy_registers(char* to, const char* from, size_t bytes) {
 
 // Zeros where `from` is null; `bytes` are those of whole elements. Addresses of any alignment.
 template <class Kind>
-void copy_elements(char* to, const char* from, size_t bytes) {
+HWY_INLINE void copy_elements(char* to, const char* from, size_t bytes) {
   if constexpr (Kind::kFloating) {
     if (from == nullptr) return copy_or_clear(to, from, bytes);
 #if HWY_TARGET != HWY_SCALAR

@@ -43,9 +43,10 @@ void print_table(const std::vector<Result>& results) {
 
 int run(const std::string& path) {
   const Text text = read_text(path);
-  std::printf("%s: %zu words (%lld different), %zu lines, %zu chapters, %zu parts\n",
-              text.name.c_str(), text.words.size(), static_cast<long long>(text.vocabulary),
-              text.line_ends.size(), text.chapter_ends.size(), text.part_ends.size());
+  std::printf("%s: %zu %s (%lld different), %zu lines, %zu chapters, %zu parts\n",
+              text.name.c_str(), text.words.size(), text.of_bytes ? "bytes as words" : "words",
+              static_cast<long long>(text.vocabulary), text.line_ends.size(),
+              text.chapter_ends.size(), text.part_ends.size());
   require(aclInit(nullptr), "aclInit");
   require(aclrtSetDevice(0), "aclrtSetDevice");
   std::vector<Result> results;

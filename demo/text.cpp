@@ -47,9 +47,13 @@ bool begins_part(const std::string& line) {
   return word == "BOOK" || word == "PART" || word == "CHAPTER" || word == "ACT";
 }
 
+enum class Unit { words, bytes };
+
 // Collects words and boundaries line by line.
 class Reader {
  public:
+  explicit Reader(Unit unit) : unit_(unit) {}
+
   void line(const std::string& line) {
     const Reference reference = reference_of(line);
     if (reference.length != 0) {
@@ -62,7 +66,11 @@ class Reader {
       end_part();
     }
     const size_t before = text_.words.size();
-    add_words(line, reference.length);
+    if (unit_ == Unit::bytes) {
+      add_bytes(line);
+    } else {
+      add_words(line, reference.length);
+    }
     if (text_.words.size() == before) return end_chapter();
     text_.line_ends.push_back(words());
   }
@@ -79,6 +87,15 @@ class Reader {
   int64_t words() const { return static_cast<int64_t>(text_.words.size()); }
   int64_t lines() const { return static_cast<int64_t>(text_.line_ends.size()); }
 
+  void add_word(const std::string& word) {
+    const auto number = static_cast<int64_t>(numbers_.size());
+    text_.words.push_back(numbers_.emplace(word, number).first->second);
+  }
+  // The end of a line is a byte of it.
+  void add_bytes(const std::string& line) {
+    for (const char c : line) add_word(std::string(1, c));
+    add_word("\n");
+  }
   void add_words(const std::string& line, size_t at) {
     std::string word;
     for (; at <= line.size(); ++at) {
@@ -86,8 +103,7 @@ class Reader {
       if (is_letter(c) || (static_cast<unsigned char>(c) & 0x80u) != 0) {
         word += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
       } else if (!word.empty()) {
-        const auto number = static_cast<int64_t>(numbers_.size());
-        text_.words.push_back(numbers_.emplace(word, number).first->second);
+        add_word(word);
         word.clear();
       }
     }
@@ -113,25 +129,35 @@ class Reader {
     end(text_.part_ends, lines());
   }
 
+  Unit unit_;
   Text text_;
   std::unordered_map<std::string, int64_t> numbers_;
   std::string book_, chapter_;
 };
 
+constexpr size_t kLeastWords = 64;
+
+Text read_as(const std::string& path, Unit unit) {
+  std::ifstream file(path, std::ios::binary);
+  if (!file) throw std::runtime_error("cannot read " + path);
+  Reader reader(unit);
+  for (std::string line; std::getline(file, line);) reader.line(line);
+  Text text = reader.finish();
+  text.name = path;
+  return text;
+}
+
 }  // namespace
 
 Text read_text(const std::string& path) {
-  std::ifstream file(path);
-  if (!file) throw std::runtime_error("cannot read " + path);
-  Reader reader;
-  for (std::string line; std::getline(file, line);) reader.line(line);
-  Text text = reader.finish();
-  if (text.words.size() < 64) {
-    throw std::runtime_error(path + " has " + std::to_string(text.words.size()) +
-                             " words; the demo needs at least 64");
-  }
-  text.name = path;
-  return text;
+  Text words = read_as(path, Unit::words);
+  if (words.words.size() >= kLeastWords) return words;
+  Text bytes = read_as(path, Unit::bytes);
+  bytes.of_bytes = true;
+  if (bytes.words.size() >= kLeastWords) return bytes;
+  throw std::runtime_error(path + " has " + std::to_string(words.words.size()) + " words and " +
+                           std::to_string(bytes.words.size()) + " bytes; the demo needs at least " +
+                           std::to_string(kLeastWords));
 }
 
 }  // namespace aclgrad::demo

@@ -94,12 +94,12 @@ void write_steps(const TemporaryFolder& folder, Trainer& trainer) {
     write(folder.file("targets.bin"), batch.targets.data(), batch.targets.size());
     write_ends(folder.file("ends.txt"), batch.sequence_ends);
     losses << trainer.step(batch, step + 1) << '\n';
-    if (step > 0) continue;
-    write_weights(folder.file("gradients.bin"), trainer.parameters().gradients());
     const std::vector<uint32_t> choices = trainer.model().choices();
     write(folder.file("choices.bin"), choices.data(), choices.size() * sizeof(choices[0]));
     const std::vector<uint16_t> rounded = trainer.model().rounded();
     write(folder.file("rounded.bin"), rounded.data(), rounded.size() * sizeof(rounded[0]));
+    if (step > 0) continue;
+    write_weights(folder.file("gradients.bin"), trainer.parameters().gradients());
   }
   losses.close();
   if (!losses) throw std::runtime_error("cannot write " + folder.file("losses.txt"));

@@ -3,6 +3,7 @@
 
 #include <cmath>
 #include <cstdio>
+#include <exception>
 #include <numbers>
 
 #include "progress.h"
@@ -93,7 +94,6 @@ void Trainer::train(Curve& curve) {
     const bool periodic = options_.save_every > 0 && progress_.step % options_.save_every == 0;
     if (periodic && progress_.step != steps) save();
   }
-  save();
   print_operators(bar.seconds());
 }
 
@@ -158,14 +158,26 @@ bool Trainer::run() {
   curve.validation.push_back({progress_.step, validate(kQuickBatches)});
   operators_.forget();
   train(curve);
+  // A disk that is full by now does not cost the report of a training that is done.
+  std::exception_ptr failure;
+  const auto attempt = [&failure](auto&& body) {
+    try {
+      body();
+    } catch (...) {
+      if (!failure) failure = std::current_exception();
+    }
+  };
+  attempt([&] { save(); });
   const double loss = validate(kFinalBatches);
   curve.validation.push_back({progress_.step, loss});
   print_sample("after");
   const bool good = print_result(loss);
-  if (!options_.curve.empty()) {
+  attempt([&] {
+    if (options_.curve.empty()) return;
     draw_curve(options_.curve, curve);
     std::printf("loss curve: %s\n", options_.curve.c_str());
-  }
+  });
+  if (failure) std::rethrow_exception(failure);
   return good;
 }
 

@@ -288,9 +288,11 @@ ACL_FUNC_VISIBILITY aclnnStatus aclGetRawTensorAddr(const aclTensor* tensor, voi
 
 /**
  * Makes an executor repeatable: phase two may run it any number of times, and the program destroys
- * it. To be called between phase one and the first phase two.
+ * it. To be called between phase one and the first phase two; once more before that changes
+ * nothing.
  *
- * @return 0; 561103 executor null; 561000 executor spent by a run, destroyed or foreign.
+ * @return 0; 561103 executor null; 561000 executor was run (also one that is repeatable already),
+ *         destroyed or foreign.
  *
  * Source: aclSetAclOpExecutorRepeatable page.
  */
@@ -306,15 +308,16 @@ ACL_FUNC_VISIBILITY aclnnStatus aclSetAclOpExecutorRepeatable(aclOpExecutor* exe
 ACL_FUNC_VISIBILITY aclnnStatus aclDestroyAclOpExecutor(aclOpExecutor* executor);
 
 /**
- * Changes the address of an input of a repeatable executor, and of the tensor itself.
+ * Changes the address of an input of an executor, and of the tensor itself. Every phase two called
+ * later reads it: all of a repeatable executor, the only one of another.
  *
- * @param executor  a repeatable executor.
+ * @param executor  a repeatable executor, or one that was not run yet.
  * @param index     position among the operator's tensor inputs, from 0; an optional input that is
  *                  absent keeps its number.
  * @param tensor    the tensor that phase one was given there.
  * @param addr      the new device address.
- * @return 0; 561103 executor or tensor null; 161002 dead handle, index out of range, or another
- *         tensor bound there.
+ * @return 0; 561103 executor or tensor null; 161002 executor spent by its run, dead handle, index
+ *         out of range, or another tensor bound there.
  *
  * Source: aclSetInputTensorAddr page.
  */
@@ -338,9 +341,9 @@ ACL_FUNC_VISIBILITY aclnnStatus aclSetTensorAddr(aclOpExecutor* executor, const 
                                                  aclTensor* tensor, void* addr);
 
 /**
- * Changes the address of one tensor of a list that is an input of a repeatable executor.
+ * Changes the address of one tensor of a list that is an input of an executor.
  *
- * @param executor       a repeatable executor.
+ * @param executor       a repeatable executor, or one that was not run yet.
  * @param irIndex        position of the list among the operator's inputs, from 0.
  * @param relativeIndex  position of the tensor in the list, from 0.
  * @param tensors        the list that phase one was given there.

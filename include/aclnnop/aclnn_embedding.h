@@ -51,8 +51,9 @@ ACLNN_API aclnnStatus aclnnEmbeddingGetWorkspaceSize(const aclTensor* weight,
  * @return 0; 161001 executor null, workspace null with a size above 0, or a tensor with elements
  *         and a null address; 161002 workspace too small, executor spent, destroyed or foreign, a
  *         tensor of it destroyed, dead stream, an address range outside its allocation; 107002
- *         stream null and no current context; 361001 the device runtime failed, or a data error
- *         where launches block (ASCEND_LAUNCH_BLOCKING=1).
+ *         stream null and no current context; 200000 no memory for a run of a repeatable executor;
+ *         207001 none for the private copy of an output whose overlap cannot be told; 361001 the
+ *         device runtime failed, or a data error where launches block (ASCEND_LAUNCH_BLOCKING=1).
  */
 ACLNN_API aclnnStatus aclnnEmbedding(void* workspace, uint64_t workspaceSize,
                                      aclOpExecutor* executor, aclrtStream stream);

@@ -5,7 +5,9 @@
 
 #include <array>
 #include <cstdint>
+#include <span>
 
+#include "base/checked.h"
 #include "base/dtype.h"
 
 namespace aclgrad {
@@ -20,12 +22,11 @@ struct View {
   std::array<int64_t, kMaxRank> strides{};  // in elements; 0 and negative allowed
 
   int64_t numel() const {
-    int64_t product = 1;
-    for (int i = 0; i < rank; ++i) product *= dims[static_cast<size_t>(i)];
-    return product;
+    return saturating_product(std::span(dims.data(), static_cast<size_t>(rank)));
   }
 };
 
+// Of a view with elements.
 inline View contiguous_view(aclDataType dtype, int rank,
                             const std::array<int64_t, kMaxRank>& dims) {
   View view{dtype, rank, dims, {}};
@@ -49,8 +50,10 @@ inline View collapsed(const View& view, int from, int to) {
     if (out.rank > 0) {
       const auto last = static_cast<size_t>(out.rank - 1);
       int64_t step = 0;
-      if (!__builtin_mul_overflow(stride, dim, &step) && out.strides[last] == step) {
-        out.dims[last] *= dim;
+      int64_t joined = 0;  // leaves int64 in empty views only
+      if (!__builtin_mul_overflow(stride, dim, &step) && out.strides[last] == step &&
+          !__builtin_mul_overflow(out.dims[last], dim, &joined)) {
+        out.dims[last] = joined;
         out.strides[last] = stride;
         continue;
       }

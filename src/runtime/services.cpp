@@ -2,6 +2,7 @@
 #include "runtime/services.h"
 
 #include <memory>
+#include <string>
 #include <utility>
 
 #include "runtime/callback.h"
@@ -47,7 +48,10 @@ Status run_blocking(const char* function, Stream& stream, std::unique_ptr<Work> 
     return refuse_ended(function);
   }
   if (!errors->any()) return kOk;
-  return fail(kRuntimeError, "%s: %s", function, errors->take().c_str());
+  const std::string message = errors->take();  // begins with the operator's name
+  if (!message.empty()) return fail(kRuntimeError, "%s", message.c_str());
+  return fail(kRuntimeError, "%s: a data error was found, and no memory for its description",
+              function);
 }
 
 // The stream of phase two, whose status for a dead handle is an operator's.

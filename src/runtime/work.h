@@ -9,7 +9,9 @@
 namespace aclgrad {
 
 // Where running work leaves what it found wrong in the data (a bad index, for example). The first
-// message a task reports is kept; the next synchronise that waits for the task returns it.
+// message a task reports is kept; the next synchronise that waits for the task returns it. A
+// message begins with the operator's name, as all of them do; empty where there is no memory for
+// it.
 class DataErrors {
  public:
   virtual void report(std::string message) = 0;

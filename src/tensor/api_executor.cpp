@@ -106,7 +106,12 @@ Status make_repeatable(const char* function, aclOpExecutor* executor) {
   return guarded(function, ACL_ERROR_BAD_ALLOC, [&]() -> Status {
     if (executor == nullptr) return refuse_null(function, "executor", kInnerNullptr);
     const auto pin = executors.pin(executor);
-    if (pin && (pin->make_repeatable() || pin->repeatable())) return kOk;
+    if (pin && pin->make_repeatable()) return kOk;
+    if (pin && pin->repeated()) {
+      return fail(kInner, "%s: executor was run already; expected one before its first run",
+                  function);
+    }
+    if (pin && pin->repeatable()) return kOk;
     return refuse_executor(function, executor);
   });
 }

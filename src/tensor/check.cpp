@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <vector>
 
 #include "base/checked.h"
 #include "base/dtype.h"
@@ -90,9 +91,16 @@ Status aclgrad_check_not_null(const char* op, const char* name, const void* poin
 
 Status aclgrad_refuse_dtype(const char* op, const Operand& operand,
                             std::initializer_list<aclDataType> allowed) {
-  std::string names;
-  size_t left = allowed.size();
+  // An operator that allows a fixed dtype and another tensor's may name one twice.
+  std::vector<aclDataType> distinct;
   for (const aclDataType candidate : allowed) {
+    if (std::find(distinct.begin(), distinct.end(), candidate) == distinct.end()) {
+      distinct.push_back(candidate);
+    }
+  }
+  std::string names;
+  size_t left = distinct.size();
+  for (const aclDataType candidate : distinct) {
     names += dtype_name(candidate);
     --left;
     if (left > 0) names += left == 1 ? " or " : ", ";
@@ -147,10 +155,11 @@ Status aclgrad_check_same_shape(const char* op, const Operand& operand, const Op
 
 Status aclgrad_check_numel(const char* op, const Operand& operand, int64_t expected,
                            const char* meaning) {
-  if (!operand.given() || checked_numel(operand) == expected) return kOk;
-  return fail(kParamInvalid, "%s: %s has shape %s (%s); expected %lld elements, %s", op,
-              operand.name, shape_text(operand).c_str(), element_count(operand).c_str(),
-              static_cast<long long>(expected), meaning);
+  if (!operand.given()) return kOk;
+  if (expected != kTooMany && checked_numel(operand) == expected) return kOk;
+  const std::string count = expected == kTooMany ? "more than 2^63-1" : std::to_string(expected);
+  return fail(kParamInvalid, "%s: %s has shape %s (%s); expected %s elements, %s", op, operand.name,
+              shape_text(operand).c_str(), element_count(operand).c_str(), count.c_str(), meaning);
 }
 
 Status aclgrad_check_sizes(const char* op, const Operand& operand) {
@@ -161,17 +170,14 @@ Status aclgrad_check_sizes(const char* op, const Operand& operand) {
                 operand.name);
   }
   const auto size = std::max<int64_t>(1, static_cast<int64_t>(dtype_size(operand.dtype)));
-  int64_t bytes = size;
-  bool empty = false;
-  for (int i = 0; i < operand.kept_dims(); ++i) {
-    empty = empty || operand.dim(i) == 0;
-    if (__builtin_mul_overflow(bytes, std::max<int64_t>(1, operand.dim(i)), &bytes)) {
-      return fail(kParamInvalid,
-                  "%s: %s has shape %s of %s; expected at most 2^63-1 bytes of elements", op,
-                  operand.name, shape_text(operand).c_str(), dtype_name(operand.dtype));
-    }
+  const std::optional<int64_t> count = checked_numel(operand);
+  if (count == 0) return kOk;
+  if (!count || !checked_product({*count, size})) {
+    return fail(kParamInvalid,
+                "%s: %s has shape %s of %s; expected at most 2^63-1 bytes of elements", op,
+                operand.name, shape_text(operand).c_str(), dtype_name(operand.dtype));
   }
-  if (empty || reach_fits(operand, size)) return kOk;
+  if (reach_fits(operand, size)) return kOk;
   return fail(kParamInvalid,
               "%s: %s with shape %s, strides %s and offset %lld reaches farther than 2^63-1 bytes; "
               "expected a view that memory can hold",

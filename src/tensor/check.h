@@ -37,11 +37,11 @@ extern "C" {
 [[gnu::visibility("default")]] Status aclgrad_check_same_shape(const char* op,
                                                                const Operand& operand,
                                                                const Operand& other);
-// The operand has `expected` elements, in any shape.
+// The operand has `expected` elements, in any shape; kTooMany is more than any tensor has.
 [[gnu::visibility("default")]] Status aclgrad_check_numel(const char* op, const Operand& operand,
                                                           int64_t expected, const char* meaning);
-// The number of elements and the bytes they span fit int64 (reachable extents included). Counted
-// as if empty dimensions were 1, so that every product of some of the dims fits too.
+// The number of elements and the bytes they span fit int64 (reachable extents included). The other
+// dimensions of an empty tensor may be anything: products of some of its dims need not fit.
 [[gnu::visibility("default")]] Status aclgrad_check_sizes(const char* op, const Operand& operand);
 }
 

@@ -127,7 +127,11 @@ Status run(const char* op, void* workspace, uint64_t workspace_size, aclOpExecut
   if (!known) {
     if (const Status status = check_overlaps(state, bases, copies)) return status;
   }
-  return enqueue(state, pin->repeatable(), bases, workspace, copies, stream);
+  const bool repeatable = pin->repeatable();
+  const Status status = enqueue(state, repeatable, bases, workspace, copies, stream);
+  // Where launches block, 361001 is the answer of a run that found a data error.
+  if (repeatable && (status == kOk || status == kRuntimeError)) pin->note_run();
+  return status;
 }
 
 }  // namespace

@@ -19,14 +19,23 @@ class Executor {
   Executor& operator=(const Executor&) = delete;
 
   LaunchState& state() const { return state_; }
-  bool repeatable() const { return use_.load(std::memory_order_acquire) == Use::kRepeatable; }
+  bool repeatable() const {
+    const Use use = use_.load(std::memory_order_acquire);
+    return use == Use::kRepeatable || use == Use::kRepeated;
+  }
+  // A repeatable one that was run.
+  bool repeated() const { return use_.load(std::memory_order_acquire) == Use::kRepeated; }
 
   // Each true for one caller only: a fresh executor is either run once, or made repeatable.
   bool spend() { return leave_fresh(Use::kSpent); }
   bool make_repeatable() { return leave_fresh(Use::kRepeatable); }
+  // Of a repeatable one: the stream took a run.
+  void note_run() {
+    if (!repeated()) use_.store(Use::kRepeated, std::memory_order_release);
+  }
 
  private:
-  enum class Use : uint8_t { kFresh, kRepeatable, kSpent };
+  enum class Use : uint8_t { kFresh, kRepeatable, kRepeated, kSpent };
   bool leave_fresh(Use next) {
     Use fresh = Use::kFresh;
     return use_.compare_exchange_strong(fresh, next, std::memory_order_acq_rel);

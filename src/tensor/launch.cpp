@@ -159,6 +159,7 @@ LaunchState* take_launch_state(const char* op) {
   state->region_count = 0;
   state->workspace = 0;
   state->too_large = false;
+  state->last_refusal = nullptr;
   state->verified = false;
   state->verified_copies = 0;
   state->problem.clear();
@@ -219,7 +220,7 @@ int aclgrad_launch_book(LaunchState& state, int64_t bytes) {
   return static_cast<int>(state.region_count++);
 }
 
-void aclgrad_launch_describe(LaunchState& state, std::string&& problem, int64_t bytes,
+void aclgrad_launch_describe(LaunchState& state, std::string&& problem, double bytes,
                              const char* target) {
   state.problem = std::move(problem);
   state.bytes = bytes;
@@ -228,6 +229,10 @@ void aclgrad_launch_describe(LaunchState& state, std::string&& problem, int64_t 
 
 void aclgrad_launch_call(LaunchState& state, std::function<void(const Run&)>&& body) {
   state.call = std::move(body);
+}
+
+void aclgrad_launch_refuse_last(LaunchState& state, const char* reason) {
+  state.last_refusal = reason;
 }
 
 Status aclgrad_check_outputs(const char* op, const uint64_t* workspace_size,
@@ -247,6 +252,9 @@ Status aclgrad_plan_phase(const char* op, uint64_t* workspace_size, aclOpExecuto
     if (const Status status = body(context, launch)) return status;
     if (const Status status = check_outputs(op, workspace_size, executor)) return status;
     if (const Status status = finish_plan(*state)) return status;
+    if (state->last_refusal != nullptr) {
+      return fail(kParamInvalid, "%s: %s", op, state->last_refusal);
+    }
     const uint64_t planned = state->planned_size();
     aclOpExecutor* made = create_executor(*state);
     state.give_up();

@@ -77,10 +77,12 @@ extern "C" {
 [[gnu::visibility("default")]] bool aclgrad_launch_packed(const LaunchState& state, int operand);
 [[gnu::visibility("default")]] int aclgrad_launch_book(LaunchState& state, int64_t bytes);
 [[gnu::visibility("default")]] void aclgrad_launch_describe(LaunchState& state,
-                                                            std::string&& problem, int64_t bytes,
+                                                            std::string&& problem, double bytes,
                                                             const char* target);
 [[gnu::visibility("default")]] void aclgrad_launch_call(LaunchState& state,
                                                         std::function<void(const Run&)>&& body);
+[[gnu::visibility("default")]] void aclgrad_launch_refuse_last(LaunchState& state,
+                                                               const char* reason);
 [[gnu::visibility("default")]] Status aclgrad_check_outputs(const char* op,
                                                             const uint64_t* workspace_size,
                                                             aclOpExecutor* const* executor);
@@ -131,14 +133,19 @@ class Launch {
 
   // The problem in the bench grammar, "layer_norm_backward/f16/4096x1024", and the bytes that the
   // computation moves at least: for the verbose line. Needed only while aclgrad_verbose() is true.
+  // The bytes are a double, because the dims of empty tensors may multiply beyond int64.
   // `target`: what the kernel runs on, with static storage; null is the active instruction set.
-  void describe(std::string problem, int64_t bytes, const char* target = nullptr) {
+  void describe(std::string problem, double bytes, const char* target = nullptr) {
     aclgrad_launch_describe(state_, std::move(problem), bytes, target);
   }
 
   // The computation. May not throw and may not refuse; data errors go to Run::errors().
   // Not set: nothing to do (empty tensors), the checks of phase two still apply.
   void call(std::function<void(const Run&)> body) { aclgrad_launch_call(state_, std::move(body)); }
+
+  // Phase one refuses with 161002 and this text (static storage) when bounds and overlap are right:
+  // for the rule that a contract wants to be checked last.
+  void refuse_last(const char* reason) { aclgrad_launch_refuse_last(state_, reason); }
 
   const LaunchState& state() const { return state_; }
 

@@ -83,6 +83,7 @@ struct LaunchState {
   size_t region_count = 0;
   int64_t workspace = 0;  // bytes booked so far, a multiple of 64; then the planned size
   bool too_large = false;
+  const char* last_refusal = nullptr;  // of phase one, behind all checks
   // Phase one knew all addresses and found them right, with these copies, while the allocations had
   // changed this often: phase two need not look again when nothing changed since.
   bool verified = false;
@@ -92,7 +93,7 @@ struct LaunchState {
   std::array<int64_t, kMaxRegions> regions;  // from the workspace's aligned start
   std::function<void(const Run&)> call;
   std::string problem;
-  int64_t bytes = 0;
+  double bytes = 0;
   const char* target = nullptr;
   LaunchWork work{*this, true};
 

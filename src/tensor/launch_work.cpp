@@ -111,9 +111,9 @@ void LaunchWork::print_line(int64_t nanoseconds) const noexcept {
   const char* target = state_.target != nullptr ? state_.target : aclgrad_active_target();
   const char* problem = state_.problem.empty() ? state_.op : state_.problem.c_str();
   char line[512];
-  std::snprintf(line, sizeof line, "aclgrad: %.300s cpu %s time %.1f us bytes %lld packed %lld",
-                problem, target, static_cast<double>(nanoseconds) / 1000.0,
-                static_cast<long long>(state_.bytes), static_cast<long long>(packed));
+  std::snprintf(line, sizeof line, "aclgrad: %.300s cpu %s time %.1f us bytes %.0f packed %lld",
+                problem, target, static_cast<double>(nanoseconds) / 1000.0, state_.bytes,
+                static_cast<long long>(packed));
   aclgrad_print_line(line);
 }
 

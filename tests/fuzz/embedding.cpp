@@ -93,9 +93,10 @@ Attempt draw_embedding(Random& random) {
   for (size_t i = 0; i < 3; ++i) a.describe(kNames[i], *c->tensors[i]);
   if (random.chance(0.2)) break_call(random, *c, a);
   const Tensor& table = *c->tensors[0];
-  const auto exact = std::make_shared<embedding::Reference>(embedding::reference(
-      table.bits(), static_cast<size_t>(table.dims()[0]),
-      static_cast<size_t>(table.dims()[1]) * table.element_size(), c->tensors[1]->values()));
+  const auto exact = std::make_shared<embedding::Reference>(
+      embedding::reference(table.bits(), static_cast<size_t>(table.dims()[0]),
+                           static_cast<size_t>(table.dims()[1]) * table.element_size(),
+                           c->tensors[1]->values(), table.dtype()));
   if (exact->first_bad >= 0 && c->tensors[2]->numel() > 0) {
     a.synchronise = ACL_ERROR_RT_AICORE_EXCEPTION;
     a.reported = "position " + std::to_string(exact->first_bad) + ";";

@@ -160,6 +160,37 @@ TEST_P(Repeatable, AddressesOfWhatIsNotThere) {
   refused(aclSetInputTensorAddr(executor, 0, input, address), kParamInvalid);
 }
 
+// A refused phase two is no run.
+TEST_P(Repeatable, MadeRepeatableAgainAfterARefusal) {
+  const Planned planned(row(), Arrangement::kInnerStrided);
+  make_repeatable(planned);
+  EXPECT_EQ(planned.execute_with(nullptr, planned.size), kParamNullptr);
+  EXPECT_EQ(planned.execute_with(planned.workspace->get(), planned.size - 1), kParamInvalid);
+  make_repeatable(planned);
+  EXPECT_EQ(aclDestroyAclOpExecutor(planned.executor), kOk);
+}
+
+// The one run of an executor that is not repeatable takes new addresses too; behind it there is
+// nothing to set them for.
+TEST_P(Repeatable, NewAddressesOfAnExecutorThatIsNot) {
+  const Planned planned(row());
+  const SmallProblem target = make_small_problem(row(), Arrangement::kContiguous, 5);
+  refresh(planned, target, aclSetInputTensorAddr, aclSetOutputTensorAddr);
+  ASSERT_EQ(planned.execute(), kOk) << take_message();
+  ASSERT_EQ(aclrtSynchronizeStream(stream()), ACL_SUCCESS) << take_message();
+  EXPECT_TRUE(target.result() == expected(5));
+  EXPECT_TRUE(planned.problem.outputs_untouched());
+  aclTensor* const input = planned.problem.tensors[0]->handle();
+  for (const SetAddress set : {aclSetInputTensorAddr, aclSetTensorAddr}) {
+    EXPECT_EQ(set(planned.executor, 0, input, planned.problem.tensors[0]->address()),
+              kParamInvalid);
+    expect_message(take_message(), {"executor"});
+  }
+  void* now = nullptr;
+  ASSERT_EQ(aclGetRawTensorAddr(input, &now), kOk);
+  EXPECT_EQ(now, target.tensors[0]->address()) << "a refused call wrote";
+}
+
 TEST_P(Repeatable, TheEndOfExecutors) {
   Planned planned(row());
   int local = 0;
@@ -175,6 +206,12 @@ TEST_P(Repeatable, TheEndOfExecutors) {
   planned.replan();
   make_repeatable(planned);
   EXPECT_EQ(aclSetAclOpExecutorRepeatable(planned.executor), kOk) << "twice changes nothing";
+  ASSERT_EQ(planned.execute(), kOk) << take_message();
+  take_message();
+  EXPECT_EQ(aclSetAclOpExecutorRepeatable(planned.executor), kInner) << "after a run";
+  expect_message(take_message(), {"aclSetAclOpExecutorRepeatable: executor was run already"});
+  ASSERT_EQ(planned.execute(), kOk) << "it still is repeatable: " << take_message();
+  expect_done(planned, expected());
   EXPECT_EQ(aclDestroyAclOpExecutor(planned.executor), kOk);
   EXPECT_EQ(aclDestroyAclOpExecutor(planned.executor), kInner);
   EXPECT_EQ(aclSetAclOpExecutorRepeatable(planned.executor), kInner);

@@ -175,7 +175,7 @@ int environment() {
   return 0;
 }
 
-void bad_data(DataErrors& errors) { errors.report("index 3 is bad"); }
+void bad_data(DataErrors& errors) { errors.report("aclnnTest: index 3 is bad"); }
 std::atomic<int> runs{0};
 void count_run(DataErrors&) {
   sleep_ms(20);

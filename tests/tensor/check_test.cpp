@@ -53,6 +53,11 @@ TEST(Check, Dtypes) {
                  "INT8");
   expect_refused(check::dtype(kOp, half, {ACL_BOOL}), 161002,
                  "aclnnLayerNormBackward: input has dtype FLOAT16 (1); expected BOOL");
+  // The fixed dtype of an operator, and the same again as that of another tensor.
+  expect_refused(check::dtype(kOp, half, {ACL_FLOAT, ACL_FLOAT}), 161002,
+                 "aclnnLayerNormBackward: input has dtype FLOAT16 (1); expected FLOAT");
+  expect_refused(check::dtype(kOp, half, {ACL_FLOAT, ACL_BF16, ACL_FLOAT}), 161002,
+                 "aclnnLayerNormBackward: input has dtype FLOAT16 (1); expected FLOAT or BFLOAT16");
   const Operand strange = operand("input", {2}, dtype_number(999));
   expect_refused(check::dtype(kOp, strange, {ACL_BOOL}), 161002,
                  "aclnnLayerNormBackward: input has dtype an unknown dtype (999); expected BOOL");
@@ -123,8 +128,8 @@ TEST(Check, Sizes) {
   expect_refused(check::sizes(kOp, operand("input", {kHuge, kHuge})), 161002,
                  "aclnnLayerNormBackward: input has shape [2147483648,2147483648] of FLOAT; "
                  "expected at most 2^63-1 bytes");
-  expect_refused(check::sizes(kOp, operand("input", {kHuge, kHuge, 0})), 161002,
-                 "aclnnLayerNormBackward: input has shape [2147483648,2147483648,0]");
+  EXPECT_EQ(check::sizes(kOp, operand("input", {kHuge, kHuge, 0, kHuge})), 0)
+      << "an empty tensor spans no bytes";
   Operand strided = operand("input", {3, 4});
   strided.strides = {int64_t{1} << 61, 1};
   expect_refused(check::sizes(kOp, strided), 161002,

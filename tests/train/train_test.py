@@ -45,6 +45,7 @@ class Case(unittest.TestCase):
         result = train(*arguments, **more)
         self.assertEqual(result.returncode, status, result.stdout + result.stderr)
         self.assertIn(message, result.stderr)
+        return result
 
 
 class SameBits(Case):
@@ -170,8 +171,10 @@ class BadInput(Case):
         saved = self.folder / "saved"
         self.good("--steps", 2, "--save", saved, TEXT)
         good = saved.read_bytes()
-        self.refused("cannot write", "--steps", 4, "--load", saved, "--save", saved, TEXT,
-                     limit=len(good) // 2)
+        result = self.refused("cannot write", "--steps", 4, "--load", saved, "--save", saved, TEXT,
+                              limit=len(good) // 2)
+        for text in ("norm, smallest", "validation loss", "weights after step 4: hash"):
+            self.assertIn(text, result.stdout)
         self.assertEqual(saved.read_bytes(), good)
         self.assertEqual([each.name for each in self.folder.iterdir()], ["saved"])
         self.good("--steps", 3, "--load", saved, TEXT)

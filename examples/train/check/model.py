@@ -39,6 +39,7 @@ class Model:
         self.size = size
         self.operators = operators
         self.choices = []
+        self.lost = 0.0
 
     def loss(self, parameters, tokens, targets, ends, choices=None):
         """`choices`: the expert of each token, block after block, in place of the router's own."""
@@ -95,9 +96,12 @@ class Model:
         scores = normal @ own["router"]
         no_mask = torch.zeros(1, 1, *scores.shape, dtype=torch.bool)
         chances = operators.softmax(scores[None, None], no_mask, 1.0)[0, 0]
+        best = chances.argmax(dim=-1)
+        self.choices.append(best)
         if choice is None:
-            choice = chances.argmax(dim=-1)
-        self.choices.append(choice)
+            choice = best
+        lost = 1 - chances.gather(-1, choice[:, None])[:, 0] / chances.amax(-1)
+        self.lost = max(self.lost, lost.max().item())
         order = torch.argsort(choice, stable=True)
         count = torch.bincount(choice, minlength=self.size["experts"])
         in_bias = operators.group_rows(own["expert_in_bias"], choice[order])

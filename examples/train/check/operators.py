@@ -48,6 +48,24 @@ class _RoundGradient(torch.autograd.Function):
         return to_bfloat16(dy)
 
 
+class _RoundedSoftmax(torch.autograd.Function):
+    """PyTorch's softmax and its gradient. The gradient operator reads the output in BF16, where
+    autograd would keep it as it was before rounding."""
+
+    @staticmethod
+    def forward(ctx, x, mask, scale):
+        y = to_bfloat16(torch.softmax((x * scale).masked_fill(mask, MASKED), dim=-1))
+        ctx.save_for_backward(y, mask)
+        ctx.scale = scale
+        return y
+
+    @staticmethod
+    def backward(ctx, dy):
+        y, mask = ctx.saved_tensors
+        dx = torch.ops.aten._softmax_backward_data(to_bfloat16(dy), y, -1, y.dtype)
+        return (dx * ctx.scale).masked_fill(mask, 0.0), None, None
+
+
 def windows_of(x, starts, length):
     """[windows, length, heads, depth]"""
     places = torch.tensor(starts, dtype=torch.int64)[:, None] + torch.arange(length)[None, :]
@@ -55,10 +73,13 @@ def windows_of(x, starts, length):
 
 
 class Framework:
-    """`compressions`: what the program's NsaCompress read and wrote, in the order of its calls."""
+    """`take`: what the program's NsaCompress read and wrote, in the order of its calls."""
 
-    def __init__(self, bf16, compressions=()):
+    def __init__(self, bf16):
         self.bf16 = bf16
+        self.compressions = iter(())
+
+    def take(self, compressions):
         self.compressions = iter(compressions)
 
     def _port(self, x):
@@ -72,8 +93,9 @@ class Framework:
         return self._port(torch.nn.functional.embedding(indices, table))
 
     def softmax(self, x, mask, scale):
-        scores = (self._port(x) * scale).masked_fill(mask, MASKED)
-        return self._port(torch.softmax(scores, dim=-1))
+        if self.bf16:
+            return _RoundedSoftmax.apply(self._port(x), mask, scale)
+        return torch.softmax((x * scale).masked_fill(mask, MASKED), dim=-1)
 
     def compress(self, x, weight, starts):
         """NsaCompress has no FP32: BF16 whatever the model runs in."""
@@ -120,12 +142,14 @@ class _Embedding(torch.autograd.Function):
 
 
 class _Softmax(torch.autograd.Function):
+    """`keep` makes of the output what the gradient reads."""
+
     @staticmethod
-    def forward(ctx, x, mask, scale):
+    def forward(ctx, x, mask, scale, keep):
         scores = torch.where(mask, torch.full_like(x, MASKED), x * scale)
         powers = torch.exp(scores - scores.amax(-1, keepdim=True))
         y = powers / powers.sum(-1, keepdim=True)
-        ctx.save_for_backward(y, mask)
+        ctx.save_for_backward(keep(y), mask)
         ctx.scale = scale
         return y
 
@@ -133,7 +157,7 @@ class _Softmax(torch.autograd.Function):
     def backward(ctx, dy):
         y, mask = ctx.saved_tensors
         dx = ctx.scale * (dy * y - y * (dy * y).sum(-1, keepdim=True))
-        return torch.where(mask, torch.zeros_like(dx), dx), None, None
+        return torch.where(mask, torch.zeros_like(dx), dx), None, None, None
 
 
 class _Compress(torch.autograd.Function):
@@ -168,10 +192,14 @@ class _GroupRows(torch.autograd.Function):
 
 class Formulas:
     """Rounding is no formula that has a gradient. So that the numbers are the program's all the
-    same, what rounding changes is found once, and is a constant to be added from then on."""
+    same, what rounding changes is found once, and is a constant to be added from then on.
 
-    def __init__(self, bf16, compressions):
+    `reads_rounded`: the gradient of the softmax reads the rounded output, as the program's does;
+    without it it is the exact one of what is computed forward."""
+
+    def __init__(self, bf16, compressions, reads_rounded):
         self.bf16 = bf16
+        self.keep = to_bfloat16 if bf16 and reads_rounded else lambda y: y
         self.compressions = iter(compressions)
         self.changes, self.next, self.frozen = [], 0, False
 
@@ -198,7 +226,7 @@ class Formulas:
         return _Embedding.apply(table, indices)
 
     def softmax(self, x, mask, scale):
-        return self._port(_Softmax.apply(self._port(x), mask.expand_as(x), scale))
+        return self._port(_Softmax.apply(self._port(x), mask.expand_as(x), scale, self.keep))
 
     def compress(self, x, weight, starts):
         read, written = next(self.compressions, (None, None))

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Embedding on the CPU: a copy of rows, several at a time on their way from memory. An output that
-// does not fit the cache is written past it, but for the ends of rows whose lines are not whole.
+// Embedding on the CPU: a copy of rows with canonical NaNs, several at a time on their way from
+// memory. An output that does not fit the cache is written past it, but for the ends of rows whose
+// lines are not whole.
 #include <algorithm>
 #include <atomic>
 #include <cstddef>
@@ -10,6 +11,7 @@
 #include "kernels/cpu/cache.h"
 #include "kernels/cpu/parallel.h"
 #include "kernels/cpu/rows.h"
+#include "ops/embedding/elements.h"
 #include "ops/embedding/problem.h"
 #include "ops/embedding/tree.h"
 
@@ -17,14 +19,12 @@
 #define HWY_TARGET_INCLUDE "ops/embedding/cpu.cpp"
 #include <hwy/foreach_target.h>
 
-#include "kernels/cpu/lanes-inl.h"
+#include "ops/embedding/elements-inl.h"
 
 #ifndef ACLGRAD_OPS_EMBEDDING_CPU_SHARED_
 #define ACLGRAD_OPS_EMBEDDING_CPU_SHARED_
 namespace aclgrad::embedding {
 namespace {
-
-constexpr size_t kCacheLine = 64;
 
 // Bytes from which the part of a row that has whole lines is written past the cache, although its
 // ends are not.
@@ -67,40 +67,6 @@ struct Job {
   }
 };
 
-// Zeros where `from` is null. Small rows do without the detour through the library's
-// memcpy.
-inline void copy_or_clear(char* to, const char* from, size_t bytes) {
-  if (from == nullptr) {
-    std::memset(to, 0, bytes);
-    return;
-  }
-  switch (bytes) {
-    case 1:
-      std::memcpy(to, from, 1);
-      return;
-    case 2:
-      std::memcpy(to, from, 2);
-      return;
-    case 4:
-      std::memcpy(to, from, 4);
-      return;
-    case 8:
-      std::memcpy(to, from, 8);
-      return;
-    case 16:
-      std::memcpy(to, from, 16);
-      return;
-    case 32:
-      std::memcpy(to, from, 32);
-      return;
-    case 64:
-      std::memcpy(to, from, 64);
-      return;
-    default:
-      std::memcpy(to, from, bytes);
-  }
-}
-
 }  // namespace
 }  // namespace aclgrad::embedding
 #endif  // shared by all instruction sets
@@ -114,40 +80,28 @@ using namespace aclgrad::HWY_NAMESPACE;
 
 HWY_INLINE void prefetch(const void* p) { __builtin_prefetch(p, 0, 2); }
 
-// Whole lines, past the cache; `from` of any alignment, or null for zeros.
-HWY_INLINE void stream_line(char* to, const char* from) {
-#if HWY_TARGET == HWY_SCALAR  // has no streaming stores, and its loads want aligned addresses
-  copy_or_clear(to, from, kCacheLine);
-#else
-  auto* line = reinterpret_cast<uint32_t*>(to);
-  for (size_t lane = 0; lane < kLanes; lane += kPartLanes) {
-    const VecU32 part = from == nullptr
-                            ? hn::Zero(TagU32())
-                            : hn::LoadU(TagU32(), reinterpret_cast<const uint32_t*>(from) + lane);
-    hn::Stream(part, TagU32(), line + lane);
-  }
-#endif
-}
-
-// A row, or zeros where `from` is null; the row `ahead`, if any, is asked for meanwhile.
+// A row, or zeros where `from` is null; the row `ahead`, if any, is asked for meanwhile. Elements
+// lie at multiples of their size, so no line cuts one.
+template <class Kind>
 void stream_row(char* to, const char* from, const char* ahead, size_t bytes) {
   const auto source = [from](size_t at) { return from == nullptr ? nullptr : from + at; };
   const size_t head = (0 - reinterpret_cast<uintptr_t>(to)) % kCacheLine;
-  copy_or_clear(to, from, head);
+  copy_elements<Kind>(to, from, head);
   size_t at = head;
   for (; at + kCacheLine <= bytes; at += kCacheLine) {
     if (ahead != nullptr) prefetch(ahead + at);
-    stream_line(to + at, source(at));
+    stream_line<Kind>(to + at, source(at));
   }
-  copy_or_clear(to + at, source(at), bytes - at);
+  copy_elements<Kind>(to + at, source(at), bytes - at);
 }
 
-void copy_row(char* to, const char* from, const char* ahead, size_t bytes) {
+template <class Kind>
+HWY_INLINE void copy_row(char* to, const char* from, const char* ahead, size_t bytes) {
   if (ahead != nullptr) {
     const size_t end = std::min(bytes, kPrefetchBytes);
     for (size_t at = 0; at < end; at += kCacheLine) prefetch(ahead + at);
   }
-  copy_or_clear(to, from, bytes);
+  copy_elements<Kind>(to, from, bytes);
 }
 
 // Finds the table rows of positions. Its numbers are its own, so that the copies, which may write
@@ -182,12 +136,13 @@ class Lookup {
 };
 
 // One task: a panel of a block of rows.
-template <class Index>
+template <class Kind, class Index>
 void block(const Job& job, int64_t task) {
   const int64_t begin = task / job.plan.panels * job.plan.block_rows;
   const int64_t end = std::min(begin + job.plan.block_rows, job.problem.rows);
   const int64_t first_byte = task % job.plan.panels * kPanelBytes;
   const auto bytes = static_cast<size_t>(std::min(kPanelBytes, job.row_bytes - first_byte));
+  constexpr size_t kUnit = Kind::kFloating ? sizeof(typename Kind::Bits) : 1;
   const bool stream = job.streaming;
   const int64_t distance = job.ahead;
   const bool uniform = job.y_rows.uniform();
@@ -206,11 +161,12 @@ void block(const Job& job, int64_t task) {
     const char* ahead = position + distance < end ? lookup.find(position + distance) : nullptr;
     found[slot(position + distance)] = ahead;
     char* to = y + (uniform ? position * y_step : job.y_rows(position) * job.size);
-    const bool whole_lines = (reinterpret_cast<uintptr_t>(to) | bytes) % kCacheLine == 0;
-    if (stream && (bytes >= kStreamBytes || whole_lines)) {
-      stream_row(to, from, ahead, bytes);
+    const auto place = reinterpret_cast<uintptr_t>(to);
+    const bool whole_lines = (place | bytes) % kCacheLine == 0;
+    if (stream && place % kUnit == 0 && (bytes >= kStreamBytes || whole_lines)) {
+      stream_row<Kind>(to, from, ahead, bytes);
     } else {
-      copy_row(to, from, ahead, bytes);
+      copy_row<Kind>(to, from, ahead, bytes);
     }
   }
   if (stream) hwy::FlushStream();
@@ -218,11 +174,14 @@ void block(const Job& job, int64_t task) {
 
 void run(const Job& job) {
   const int64_t tasks = job.plan.blocks * job.plan.panels;
-  if (job.problem.indices.dtype == ACL_INT32) {
-    parallel_blocks(tasks, [&](int64_t task) { block<int32_t>(job, task); });
-  } else {
-    parallel_blocks(tasks, [&](int64_t task) { block<int64_t>(job, task); });
-  }
+  visit_kind(job.problem.table.dtype, [&](auto kind) {
+    using Kind = decltype(kind);
+    if (job.problem.indices.dtype == ACL_INT32) {
+      parallel_blocks(tasks, [&](int64_t task) { block<Kind, int32_t>(job, task); });
+    } else {
+      parallel_blocks(tasks, [&](int64_t task) { block<Kind, int64_t>(job, task); });
+    }
+  });
 }
 
 }  // namespace

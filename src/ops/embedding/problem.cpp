@@ -86,10 +86,12 @@ std::string problem_name(const Problem& problem) {
 
 // A table row that is looked up again comes from the cache: of the table no more is read than it
 // has.
-int64_t bytes_moved(const Problem& problem) {
-  const int64_t read = std::min(problem.rows, problem.table_rows) * problem.cols;
-  return (read + problem.rows * problem.cols) * size_of(problem.table) +
-         problem.rows * size_of(problem.indices);
+double bytes_moved(const Problem& problem) {
+  const auto rows = static_cast<double>(problem.rows);
+  const auto table_rows = static_cast<double>(problem.table_rows);
+  const auto cols = static_cast<double>(problem.cols);
+  return (std::min(rows, table_rows) + rows) * cols * static_cast<double>(size_of(problem.table)) +
+         rows * static_cast<double>(size_of(problem.indices));
 }
 
 // Without memory for the text the task still counts as failed.

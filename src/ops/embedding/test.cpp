@@ -74,7 +74,7 @@ struct Problem {
     const auto table_rows = static_cast<size_t>(table.dims()[0]);
     const auto r = embedding::reference(table.bits(), table_rows,
                                         static_cast<size_t>(table.dims()[1]) * table.element_size(),
-                                        indices.values());
+                                        indices.values(), table.dtype());
     expect_same_bits("out", out.bits(), r.y);
     EXPECT_TRUE(out.untouched_outside()) << "bytes outside the view were written";
   }
@@ -189,14 +189,115 @@ TEST(Embedding, NoWorkspace) {
   }
 }
 
-// Signalling NaNs and bytes that are no truth value come through as they are.
-TEST(Embedding, BitsAreNotLookedAt) {
-  Problem floats({2, 1, 2}, Options());
-  floats.table.fill_bits({0x01, 0x00, 0xA0, 0x7F, 0xFF, 0xFF, 0xFF, 0xFF});
-  floats.run_and_check();
+// A row of `cols` elements around NaNs: quiet and signalling, with payloads, of either sign, next
+// to what is no NaN by one bit.
+template <class Bits>
+std::vector<uint8_t> nan_row(Bits infinity, size_t cols) {
+  const auto sign = static_cast<Bits>(~(std::numeric_limits<Bits>::max() >> 1));
+  const auto bit = [&](Bits value) { return static_cast<Bits>(infinity + value); };
+  const Bits values[] = {0,         sign,
+                         1,         static_cast<Bits>(infinity - 1),
+                         infinity,  static_cast<Bits>(infinity | sign),
+                         bit(1),    static_cast<Bits>(bit(1) | sign),
+                         bit(0x55), std::numeric_limits<Bits>::max(),
+                         bit(0x2A), static_cast<Bits>(std::numeric_limits<Bits>::max() >> 1)};
+  std::vector<uint8_t> bytes(cols * sizeof(Bits));
+  for (size_t i = 0; i < cols; ++i) {
+    std::memcpy(&bytes[i * sizeof(Bits)], &values[i % std::size(values)], sizeof(Bits));
+  }
+  return bytes;
+}
+
+std::vector<uint8_t> nan_row(aclDataType dtype, size_t cols) {
+  switch (dtype) {
+    case ACL_FLOAT16:
+      return nan_row<uint16_t>(0x7C00u, cols);
+    case ACL_BF16:
+      return nan_row<uint16_t>(0x7F80u, cols);
+    case ACL_FLOAT:
+      return nan_row<uint32_t>(0x7F800000u, cols);
+    case ACL_COMPLEX64:
+      return nan_row<uint32_t>(0x7F800000u, 2 * cols);
+    case ACL_DOUBLE:
+      return nan_row<uint64_t>(0x7FF0000000000000u, cols);
+    default:
+      return nan_row<uint64_t>(0x7FF0000000000000u, 2 * cols);
+  }
+}
+
+// Rows from a single element up to several registers and a tail; strided and shifted ones too.
+TEST(Embedding, NansBecomeCanonicalOnEveryTarget) {
+  for (const aclDataType dtype :
+       {ACL_FLOAT, ACL_FLOAT16, ACL_BF16, ACL_DOUBLE, ACL_COMPLEX64, ACL_COMPLEX128}) {
+    for (const int64_t cols : {1, 3, 5, 8, 12, 16, 31, 32, 33, 70, 131}) {
+      for (const Arrangement out_in : {Arrangement::kContiguous, Arrangement::kOffset}) {
+        SCOPED_TRACE(std::string(dtype_name(dtype)) + " " + std::to_string(cols));
+        Options options = all_of(dtype);
+        options.out_in = out_in;
+        Problem problem({5}, 1, cols, options);
+        problem.table.fill_bits(nan_row(dtype, static_cast<size_t>(cols)));
+        for_each_target([&](const std::string&) {
+          problem.out.poison();
+          problem.run_and_check();
+        });
+      }
+    }
+  }
+}
+
+// The same bits written out, so that they do not depend on the reference.
+TEST(Embedding, CanonicalNanOfEachDtype) {
+  const auto looked_up = [](aclDataType dtype, const std::vector<uint8_t>& row) {
+    Problem problem({1, 1, 1}, all_of(dtype));
+    problem.table.fill_bits(row);
+    EXPECT_TRUE(problem.run_it().ok());
+    return problem.out.bits();
+  };
+  using Bytes = std::vector<uint8_t>;
+  EXPECT_EQ(looked_up(ACL_FLOAT, {1, 0, 0xA0, 0xFF}), (Bytes{0, 0, 0xC0, 0x7F}));
+  EXPECT_EQ(looked_up(ACL_FLOAT16, {1, 0xFC}), (Bytes{0, 0x7E}));
+  EXPECT_EQ(looked_up(ACL_BF16, {0x81, 0xFF}), (Bytes{0xC0, 0x7F}));
+  const Bytes quiet = {0, 0, 0, 0, 0, 0, 0xF8, 0x7F};
+  const Bytes nan = {9, 0, 0, 0, 0, 0, 0xF0, 0xFF};
+  EXPECT_EQ(looked_up(ACL_DOUBLE, nan), quiet);
+  EXPECT_EQ(looked_up(ACL_COMPLEX64, {1, 0, 0x80, 0x7F, 0, 0, 0x80, 0xFF}),
+            (Bytes{0, 0, 0xC0, 0x7F, 0, 0, 0x80, 0xFF}));
+  Bytes imaginary(16, 0), expected(16, 0);
+  std::copy(nan.begin(), nan.end(), imaginary.begin() + 8);
+  std::copy(quiet.begin(), quiet.end(), expected.begin() + 8);
+  EXPECT_EQ(looked_up(ACL_COMPLEX128, imaginary), expected);
+}
+
+// Floating bit patterns among integers, and bytes that are no truth value, come through as they
+// are.
+TEST(Embedding, IntegersAndTruthValuesAreNotLookedAt) {
   Problem truths({2, 1, 4}, all_of(ACL_BOOL));
   truths.table.fill_bits({0, 1, 2, 255});
   truths.run_and_check();
+  for (const aclDataType dtype : {ACL_INT8, ACL_UINT8, ACL_INT16, ACL_INT32, ACL_INT64}) {
+    Problem integers({2, 1, 40}, all_of(dtype));
+    const std::vector<uint8_t> ones(40 * integers.table.element_size(), 0xFF);
+    integers.table.fill_bits(ones);
+    ASSERT_TRUE(integers.run_it().ok());
+    const std::vector<uint8_t> got = integers.out.bits();
+    EXPECT_TRUE(std::all_of(got.begin(), got.end(), [](uint8_t byte) { return byte == 0xFF; }));
+  }
+}
+
+// Past the cache, in lines that begin anywhere in a row.
+TEST(Embedding, NansInLargeOutputs) {
+  const auto run_large = [](aclDataType dtype, int64_t cols, Arrangement out) {
+    Options options = all_of(dtype);
+    options.out_in = out;
+    const int64_t bytes = cols * static_cast<int64_t>(dtype_size(dtype));
+    Problem large({(int64_t{24} << 20) / bytes}, 3, cols, options);
+    const std::vector<uint8_t> row = nan_row(dtype, static_cast<size_t>(3 * cols));
+    large.table.fill_bits(row);
+    large.run_and_check();
+  };
+  for_each_target([&](const std::string&) { run_large(ACL_FLOAT, 259, Arrangement::kOffset); });
+  run_large(ACL_BF16, 515, Arrangement::kContiguous);
+  run_large(ACL_DOUBLE, 64, Arrangement::kRowPadded);
 }
 
 TEST(Embedding, EmptyTensors) {

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstdio>
 #include <limits>
+#include <span>
 #include <string>
 
 #include "base/checked.h"
@@ -59,8 +60,8 @@ Status check_ranks(const Inputs& in) {
 }
 
 Status check_shapes(const Arguments& arguments, Inputs& in) {
-  if (Status s = check::sizes(kOp, in.dy)) return s;  // the product below must not wrap
-  for (uint64_t i = 0; i + 1 < in.dy.rank; ++i) in.rows *= in.dy.dims[i];
+  if (Status s = check::sizes(kOp, in.dy)) return s;
+  in.rows = saturating_product(std::span(in.dy.dims.data(), in.dy.rank - 1));
   const int64_t cols = in.dy.last_dim();
   if (cols != 0 && in.indices.numel() != in.rows) {
     const std::string meaning = "one per row of grad " + shape_text(in.dy);
@@ -94,10 +95,12 @@ std::string problem_name(const Problem& problem) {
          std::to_string(problem.cols);
 }
 
-int64_t bytes_moved(const Problem& problem) {
-  const auto size = [](const View& view) { return static_cast<int64_t>(dtype_size(view.dtype)); };
-  return problem.rows * (problem.cols * size(problem.dy) + size(problem.indices)) +
-         problem.table_rows * problem.cols * size(problem.dw);
+double bytes_moved(const Problem& problem) {
+  const auto size = [](const View& view) { return static_cast<double>(dtype_size(view.dtype)); };
+  const auto rows = static_cast<double>(problem.rows);
+  const auto cols = static_cast<double>(problem.cols);
+  return rows * (cols * size(problem.dy) + size(problem.indices)) +
+         static_cast<double>(problem.table_rows) * cols * size(problem.dw);
 }
 
 // Without memory for the text the task still counts as failed.
@@ -143,8 +146,8 @@ Plan make_plan(const Problem& problem) {
   if (problem.rows > kStackIndices) {
     const auto number = static_cast<int64_t>(plan.wide ? sizeof(int64_t) : sizeof(int32_t));
     // One pass has no positions to read.
-    plan.buffer_bytes[0] = problem.rows * number * (plan.passes > 1 ? 2 : 1);
-    plan.buffer_bytes[1] = problem.rows * number * 2;
+    plan.buffer_bytes[0] = saturating_product({problem.rows, number, plan.passes > 1 ? 2 : 1});
+    plan.buffer_bytes[1] = saturating_product({problem.rows, number, 2});
     plan.histogram_bytes = (plan.sort_blocks << plan.digit_bits) * number;
   }
   return plan;

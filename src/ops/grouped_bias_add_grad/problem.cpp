@@ -118,10 +118,12 @@ std::string problem_name(const Problem& problem) {
   return name + (problem.has_ends() ? "/" + rows + "-g" + groups : "/" + groups + "x" + rows);
 }
 
-int64_t bytes_moved(const Problem& problem) {
-  const auto size = [](const View& view) { return static_cast<int64_t>(dtype_size(view.dtype)); };
-  return (problem.dy.numel() + problem.groups * problem.cols) * size(problem.dy) +
-         problem.groups * size(problem.ends);
+double bytes_moved(const Problem& problem) {
+  const auto size = [](const View& view) { return static_cast<double>(dtype_size(view.dtype)); };
+  const auto groups = static_cast<double>(problem.groups);
+  const double elements =
+      static_cast<double>(problem.dy.numel()) + groups * static_cast<double>(problem.cols);
+  return elements * size(problem.dy) + groups * size(problem.ends);
 }
 
 std::string text_of(const char* op, const Problem& problem, const BadEnd& bad) {
@@ -198,7 +200,8 @@ Plan make_plan(const Problem& problem) {
                             ? problem.rows / plan.block_rows +
                                   std::min(problem.groups, problem.rows / (plan.block_rows + 1))
                             : problem.groups * blocks;
-    plan.partial_bytes = plan.partial_rows * cols * static_cast<int64_t>(sizeof(double));
+    plan.partial_bytes =
+        saturating_product({plan.partial_rows, cols, static_cast<int64_t>(sizeof(double))});
   }
   if (problem.has_ends()) {
     plan.span_bytes = (problem.groups + 1) * static_cast<int64_t>(sizeof(Span));

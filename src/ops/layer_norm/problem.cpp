@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "base/checked.h"
 #include "base/verbose.h"
 #include "kernels/cpu/target.h"
 #include "ops/layer_norm/tree.h"
@@ -80,8 +81,9 @@ Status check_shapes(const char* op, Inputs& in) {
                   shape_text(in.x).c_str());
     }
   }
-  if (Status s = check::sizes(op, in.x)) return s;  // products below must not wrap
-  for (size_t i = 0; i < in.x.rank; ++i) (i < row_dim ? in.rows : in.cols) *= in.x.dims[i];
+  if (Status s = check::sizes(op, in.x)) return s;
+  in.rows = saturating_product(std::span(in.x.dims.data(), row_dim));
+  in.cols = saturating_product(normalized);
   for (const Operand* operand : {&in.gamma, &in.beta}) {
     if (!operand->given()) continue;
     if (Status s = check::shape(op, *operand, normalized, "normalizedShape")) return s;
@@ -133,11 +135,13 @@ std::string problem_name(const Problem& problem) {
          std::to_string(problem.rows) + "x" + std::to_string(problem.cols);
 }
 
-int64_t bytes_moved(const Problem& problem) {
-  const auto size = [](const View& view) { return static_cast<int64_t>(dtype_size(view.dtype)); };
-  return problem.rows * problem.cols * (size(problem.x) + size(problem.y)) +
-         problem.rows * (size(problem.mean) + size(problem.rstd)) +
-         problem.cols * (size(problem.gamma) + size(problem.beta));
+double bytes_moved(const Problem& problem) {
+  const auto size = [](const View& view) { return static_cast<double>(dtype_size(view.dtype)); };
+  const auto rows = static_cast<double>(problem.rows);
+  const auto cols = static_cast<double>(problem.cols);
+  return rows * cols * (size(problem.x) + size(problem.y)) +
+         rows * (size(problem.mean) + size(problem.rstd)) +
+         cols * (size(problem.gamma) + size(problem.beta));
 }
 
 }  // namespace
@@ -148,7 +152,7 @@ Plan make_plan(const Problem& problem) {
   plan.slab_rows = slab_rows(problem.rows, problem.cols);
   plan.slabs = ceil_div(problem.rows, plan.slab_rows);
   plan.panels = ceil_div(problem.cols, kPanel);
-  const auto row_bytes = problem.cols * static_cast<int64_t>(sizeof(float));
+  const int64_t row_bytes = saturating_product({problem.cols, static_cast<int64_t>(sizeof(float))});
   if (problem.gamma.dtype != ACL_FLOAT) plan.gamma_bytes = row_bytes;
   if (problem.beta.dtype != ACL_FLOAT) plan.beta_bytes = row_bytes;
   if (plan.wide) {
@@ -185,7 +189,8 @@ Status parse(const Arguments& arguments, Launch& launch) {
   if (aclgrad_verbose()) {
     launch.describe(problem_name(problem), bytes_moved(problem), aclgrad_active_target());
   }
-  if (problem.rows == 0) return kOk;
+  const bool has_outputs = problem.cols > 0 || in.mean.given() || in.rstd.given();
+  if (problem.rows == 0 || !has_outputs) return kOk;
 
   const Plan plan = make_plan(problem);
   const int gamma_region = launch.book(plan.gamma_bytes);

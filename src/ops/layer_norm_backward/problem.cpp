@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "base/checked.h"
 #include "base/verbose.h"
 #include "kernels/cpu/target.h"
 #include "ops/layer_norm_backward/tree.h"
@@ -117,9 +118,9 @@ Status check_shapes(const Inputs& in) {
                   shape_text(in.x).c_str());
     }
   }
-  if (Status s = check::sizes(kOp, in.x)) return s;  // products below must not wrap
-  int64_t rows = 1, cols = 1;
-  for (size_t i = 0; i < in.x.rank; ++i) (i < row_dim ? rows : cols) *= in.x.dims[i];
+  if (Status s = check::sizes(kOp, in.x)) return s;
+  const int64_t rows = saturating_product(std::span(in.x.dims.data(), row_dim));
+  const int64_t cols = saturating_product(normalized);
   const std::span<const int64_t> tail(normalized);
   if (in.gamma.given()) {
     if (Status s = check::shape(kOp, in.gamma, tail, "normalizedShape")) return s;
@@ -164,13 +165,13 @@ std::string problem_name(const Problem& problem) {
          std::to_string(problem.rows) + "x" + std::to_string(problem.cols);
 }
 
-int64_t bytes_moved(const Problem& problem) {
-  const auto size = [](const View& view) { return static_cast<int64_t>(dtype_size(view.dtype)); };
-  const int64_t elements = problem.rows * problem.cols;
-  return elements * (2 * size(problem.x) + (problem.want_dx ? size(problem.dx) : 0)) +
-         problem.rows * (size(problem.mean) + size(problem.rstd)) +
-         problem.cols * (size(problem.gamma) + (problem.want_dgamma ? size(problem.dgamma) : 0) +
-                         (problem.want_dbeta ? size(problem.dbeta) : 0));
+double bytes_moved(const Problem& problem) {
+  const auto size = [](const View& view) { return static_cast<double>(dtype_size(view.dtype)); };
+  const auto rows = static_cast<double>(problem.rows);
+  const auto cols = static_cast<double>(problem.cols);
+  return rows * cols * (2 * size(problem.x) + size(problem.dx)) +
+         rows * (size(problem.mean) + size(problem.rstd)) +
+         cols * (size(problem.gamma) + size(problem.dgamma) + size(problem.dbeta));
 }
 
 }  // namespace
@@ -178,7 +179,8 @@ int64_t bytes_moved(const Problem& problem) {
 Plan make_plan(const Problem& problem) {
   Plan plan;
   const bool columns = problem.want_dgamma || problem.want_dbeta;
-  plan.wide = is_wide(problem.rows, problem.cols);
+  // Without rows the sums of columns come from no slab: zeros, whatever the columns.
+  plan.wide = problem.rows > 0 && is_wide(problem.rows, problem.cols);
   plan.slab_rows = slab_rows(problem.rows, problem.cols);
   plan.slabs = ceil_div(problem.rows, plan.slab_rows);
   plan.panels = ceil_div(problem.cols, kPanel);
@@ -186,11 +188,14 @@ Plan make_plan(const Problem& problem) {
   const auto double_size = static_cast<int64_t>(sizeof(double));
   const bool gamma_as_it_is = problem.gamma.dtype == ACL_FLOAT && problem.x.dtype != ACL_BF16 &&
                               problem.cols % kWidestStrip == 0;
-  if (!gamma_as_it_is) plan.gamma_bytes = round_up(problem.cols, kWidestStrip) * float_size;
+  if (!gamma_as_it_is && problem.rows > 0) {
+    plan.gamma_bytes = saturating_product({round_up(problem.cols, kWidestStrip), float_size});
+  }
   if (plan.wide) {
     plan.row_bytes = problem.rows * plan.panels * 2 * double_size;
   } else if (columns) {
-    plan.partial_bytes = plan.slabs * 2 * round_up(problem.cols, kWidestStrip) * double_size;
+    plan.partial_bytes =
+        saturating_product({plan.slabs, 2, round_up(problem.cols, kWidestStrip), double_size});
   }
   return plan;
 }
@@ -202,8 +207,7 @@ Status parse(const Arguments& arguments, Launch& launch) {
   Problem problem;
   problem.row_dim = static_cast<int>(in.x.rank - in.normalized_shape.size());
   problem.rows = in.mean.numel();
-  problem.cols = 1;
-  for (const int64_t dim : in.normalized_shape) problem.cols *= dim;
+  problem.cols = saturating_product(in.normalized_shape);
   problem.want_dx = in.mask[0];
   problem.want_dgamma = in.mask[1];
   problem.want_dbeta = in.mask[2];
@@ -238,7 +242,8 @@ Status parse(const Arguments& arguments, Launch& launch) {
   if (aclgrad_verbose()) {
     launch.describe(problem_name(problem), bytes_moved(problem), aclgrad_active_target());
   }
-  const bool any_output = problem.want_dx || problem.want_dgamma || problem.want_dbeta;
+  const bool any_output =
+      (problem.want_dx && problem.rows > 0) || problem.want_dgamma || problem.want_dbeta;
   if (problem.cols == 0 || !any_output) return kOk;
 
   const Plan plan = make_plan(problem);

@@ -193,14 +193,16 @@ std::string problem_name(const Problem& problem, size_t sequences) {
 }
 
 // x (covered rows), y, w.
-int64_t bytes_moved(const Problem& problem) {
-  int64_t covered = 0;
+double bytes_moved(const Problem& problem) {
+  int64_t covered = 0;  // at most the tokens
   for (const Sequence& sequence : problem.sequences) {
     covered += (sequence.windows - 1) * problem.step + problem.window;
   }
-  const int64_t row = problem.heads * problem.width;
-  const int64_t elements = (covered + problem.windows) * row + problem.window * problem.heads;
-  return elements * static_cast<int64_t>(sizeof(uint16_t));
+  const auto heads = static_cast<double>(problem.heads);
+  const double rows = static_cast<double>(covered) + static_cast<double>(problem.windows);
+  const double elements = rows * heads * static_cast<double>(problem.width) +
+                          static_cast<double>(problem.window) * heads;
+  return elements * static_cast<double>(sizeof(uint16_t));
 }
 
 }  // namespace

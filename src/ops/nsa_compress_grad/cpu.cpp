@@ -477,7 +477,7 @@ bool should_stream(const Problem& problem, const void* dx) {
   constexpr auto kElement = static_cast<int64_t>(sizeof(uint16_t));
   constexpr int64_t kLine = 64;
   const auto lines = [&](int64_t elements) { return elements * kElement % kLine == 0; };
-  return outputs_should_stream(problem.tokens * problem.heads * problem.width * kElement) &&
+  return outputs_should_stream(problem.dx.numel() * kElement) &&
          reinterpret_cast<uintptr_t>(dx) % kLine == 0 && lines(problem.width) &&
          lines(problem.dx.strides[0]) && lines(problem.dx.strides[1]);
 }

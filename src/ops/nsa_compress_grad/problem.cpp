@@ -190,11 +190,13 @@ std::string problem_name(const Problem& problem, size_t sequences) {
 }
 
 // x (covered rows), dx, dy, w, dw.
-int64_t bytes_moved(const Problem& problem) {
-  const int64_t row = problem.heads * problem.width;
-  const int64_t elements = (problem.groups * kGroup + problem.tokens + problem.windows) * row +
-                           2 * problem.window * problem.heads;
-  return elements * static_cast<int64_t>(sizeof(uint16_t));
+double bytes_moved(const Problem& problem) {
+  const auto number = [](int64_t value) { return static_cast<double>(value); };
+  const double rows =
+      number(problem.groups * kGroup) + number(problem.tokens) + number(problem.windows);
+  const double elements = rows * number(problem.heads) * number(problem.width) +
+                          2 * number(problem.window) * number(problem.heads);
+  return elements * static_cast<double>(sizeof(uint16_t));
 }
 
 }  // namespace
@@ -228,7 +230,8 @@ void place_windows(Problem& problem, const std::vector<int64_t>& ends) {
 
 Plan make_plan(const Problem& problem) {
   Plan plan;
-  const int64_t row = problem.heads * problem.width;
+  // Without tokens the row may be anything.
+  const int64_t row = problem.tokens == 0 ? 0 : problem.heads * problem.width;
   plan.joined_heads = std::max<int64_t>(problem.heads, 1);
   plan.serial = problem.tokens <= kBlockElements / std::max<int64_t>(row, 1);
   if (row == 0) return plan;
@@ -248,8 +251,9 @@ Plan make_plan(const Problem& problem) {
   plan.joined_heads = std::clamp<int64_t>(kJoinedTotals / joined, 1, problem.heads);
 
   const int64_t weights = problem.heads * problem.window;
-  plan.weight_bytes = weights * static_cast<int64_t>(sizeof(float));
-  plan.partial_bytes = plan.slabs * weights * static_cast<int64_t>(sizeof(double));
+  plan.weight_bytes = saturating_product({weights, static_cast<int64_t>(sizeof(float))});
+  plan.partial_bytes =
+      saturating_product({plan.slabs, weights, static_cast<int64_t>(sizeof(double))});
   return plan;
 }
 

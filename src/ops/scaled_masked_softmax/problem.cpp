@@ -77,9 +77,6 @@ Status check_all(const Arguments& arguments, Inputs& in) {
   for (const Operand* operand : operands) {
     if (Status s = check::sizes(kOp, *operand)) return s;
   }
-  if (arguments.fixed_triu_mask) {
-    return fail(kParamInvalid, "%s: fixedTriuMask is true; expected false", kOp);
-  }
   return kOk;
 }
 
@@ -125,6 +122,8 @@ Status parse(const Arguments& arguments, Launch& launch) {
   const int mask = launch.input(in.mask, rows_of(1));
   const int y = launch.output(in.y, rows_of(1));
 
+  if (arguments.fixed_triu_mask) launch.refuse_last("fixedTriuMask is true; expected false");
+
   Problem problem;
   problem.batches = in.y.dim(0);
   problem.heads = in.y.dim(1);
@@ -136,9 +135,10 @@ Status parse(const Arguments& arguments, Launch& launch) {
   problem.scale = arguments.scale;
 
   if (aclgrad_verbose()) {
-    const int64_t elements = in.y.numel();
-    const auto size = static_cast<int64_t>(dtype_size(in.y.dtype));
-    launch.describe(problem_name(problem), 2 * size * elements + in.mask.numel(),
+    const auto elements = static_cast<double>(in.y.numel());
+    const auto size = static_cast<double>(dtype_size(in.y.dtype));
+    launch.describe(problem_name(problem),
+                    2 * size * elements + static_cast<double>(in.mask.numel()),
                     aclgrad_active_target());
   }
   if (in.y.numel() == 0) return kOk;

@@ -574,6 +574,22 @@ TEST(ScaledMaskedSoftmax, ErrorTableShapesAndFixedTriuMask) {
   triangle.refused(kInvalid, {kOp, "4097"});  // fixedTriuMask is looked at last
 }
 
+// fixedTriuMask comes behind the bounds of views and their overlap too.
+TEST(ScaledMaskedSoftmax, FixedTriuMaskIsTheLastCheck) {
+  Call call;
+  call.fixed_triu_mask = true;
+  const Dims dims = {2, 3, 4, 5}, far = {1000000, 20, 5, 1};
+  aclTensor* const beyond = aclCreateTensor(dims.data(), 4, ACL_FLOAT, far.data(), 0, ACL_FORMAT_ND,
+                                            nullptr, 0, call.y.address());
+  call.y_at = beyond;
+  call.refused(kInvalid, {kOp, "y with shape", "allocation"});
+  EXPECT_EQ(aclDestroyTensor(beyond), 0);
+  call.y_at = call.x.handle();
+  call.refused(kInvalid, {kOp, "y overlaps x"});
+  call.y_at = call.y.handle();
+  call.refused(kInvalid, {kOp, "fixedTriuMask", "true", "false"});
+}
+
 TEST(ScaledMaskedSoftmax, ErrorTableOverlap) {
   Call call;
   call.y_at = call.x_at;

@@ -81,9 +81,6 @@ Status check_all(const Arguments& arguments, Inputs& in) {
   for (const Operand* operand : operands) {
     if (Status s = check::sizes(kOp, *operand)) return s;
   }
-  if (arguments.fix_triu_mask) {
-    return fail(kParamInvalid, "%s: fixTriuMask is true; expected false", kOp);
-  }
   return kOk;
 }
 
@@ -132,6 +129,8 @@ Status parse(const Arguments& arguments, Launch& launch) {
   launch.allow_in_place(dx, dy);
   launch.allow_in_place(dx, y);
 
+  if (arguments.fix_triu_mask) launch.refuse_last("fixTriuMask is true; expected false");
+
   Problem problem;
   problem.batches = in.dx.dim(0);
   problem.heads = in.dx.dim(1);
@@ -144,9 +143,10 @@ Status parse(const Arguments& arguments, Launch& launch) {
   problem.scale = arguments.scale;
 
   if (aclgrad_verbose()) {
-    const int64_t elements = in.dx.numel();
-    const auto size = static_cast<int64_t>(dtype_size(in.dx.dtype));
-    launch.describe(problem_name(problem), 3 * size * elements + in.mask.numel(),
+    const auto elements = static_cast<double>(in.dx.numel());
+    const auto size = static_cast<double>(dtype_size(in.dx.dtype));
+    launch.describe(problem_name(problem),
+                    3 * size * elements + static_cast<double>(in.mask.numel()),
                     aclgrad_active_target());
   }
   if (in.dx.numel() == 0) return kOk;

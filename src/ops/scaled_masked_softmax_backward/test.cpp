@@ -611,6 +611,23 @@ TEST(ScaledMaskedSoftmaxBackward, ErrorTableShapesAndFixTriuMask) {
   triangle.refused(kInvalid, {kOp, "4097"});  // fixTriuMask is looked at last
 }
 
+// fixTriuMask comes behind the bounds of views and their overlap too.
+TEST(ScaledMaskedSoftmaxBackward, FixTriuMaskIsTheLastCheck) {
+  Call call;
+  call.fix_triu_mask = true;
+  const Dims dims = {2, 3, 4, 5}, far = {1000000, 20, 5, 1};
+  aclTensor* const beyond = aclCreateTensor(dims.data(), 4, ACL_FLOAT, far.data(), 0, ACL_FORMAT_ND,
+                                            nullptr, 0, call.dx.address());
+  call.dx_at = beyond;
+  call.refused(kInvalid, {kOp, "out", "allocation"});
+  EXPECT_EQ(aclDestroyTensor(beyond), 0);
+  const Tensor overlapping(dims, ACL_FLOAT, Dims{60, 20, 1, 1});
+  call.dx_at = overlapping.handle();
+  call.refused(kInvalid, {kOp, "out", "two indices at one address"});
+  call.dx_at = call.dx.handle();
+  call.refused(kInvalid, {kOp, "fixTriuMask", "true", "false"});
+}
+
 TEST(ScaledMaskedSoftmaxBackward, ErrorTableOverlap) {
   Call call;
   call.dx_at = call.dy_at;

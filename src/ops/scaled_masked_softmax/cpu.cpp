@@ -12,13 +12,13 @@
 
 #include "base/checked.h"
 #include "base/half.h"
+#include "kernels/cpu/attention_blocks.h"
 #include "kernels/cpu/cache.h"
 #include "kernels/cpu/lane_count.h"
 #include "kernels/cpu/parallel.h"
 #include "ops/scaled_masked_softmax/exponents.h"
 #include "ops/scaled_masked_softmax/problem.h"
 #include "ops/scaled_masked_softmax/tree.h"
-#include "ops/scaled_masked_softmax/walk.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "ops/scaled_masked_softmax/cpu.cpp"
@@ -48,6 +48,28 @@ struct Job {
   bool streaming;      // y does not fit the cache
   bool lines_in_rows;  // all rows of y begin and end with lines
 };
+
+// Where a row lies, as offsets in elements.
+struct Offsets {
+  int64_t x = 0, mask = 0, y = 0;
+
+  void add(const Offsets& step, int64_t count) {
+    x += step.x * count;
+    mask += step.mask * count;
+    y += step.y * count;
+  }
+  bool operator==(const Offsets&) const = default;
+};
+using Walk = AttentionWalk<Offsets>;
+
+AttentionBlock<Offsets> block_at(const Job& job, int64_t index) {
+  const Problem& problem = job.problem;
+  const auto step = [&](size_t dim) {
+    return Offsets{problem.x.strides[dim], problem.mask.strides[dim], problem.y.strides[dim]};
+  };
+  return attention_block<Offsets>(job.plan, {problem.batches, problem.heads, problem.rows},
+                                  {step(0), step(1), step(2)}, index);
+}
 
 // A row's first elements.
 template <class T>
@@ -412,7 +434,7 @@ void small_rows(const Job& job, Walk& walk, Stage<T>& stage) {
 template <class T>
 void block(const Job& job, int64_t index) {
   Stage<T> stage(job.streaming);
-  Walk walk(job.problem, job.plan, index);
+  Walk walk(block_at(job, index));
   if (job.cols < kPair) {
     small_rows(job, walk, stage);
   } else {

@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ops/scaled_masked_softmax/problem.h"
 
-#include <algorithm>
 #include <string>
 
-#include "base/checked.h"
 #include "base/verbose.h"
 #include "kernels/cpu/target.h"
 #include "ops/scaled_masked_softmax/tree.h"
@@ -16,11 +14,6 @@ namespace aclgrad::scaled_masked_softmax {
 namespace {
 
 constexpr const char* kOp = "aclnnScaledMaskedSoftmax";
-
-// Elements of one block: about 20 us of one core's work, so that a smaller problem is not shared.
-// Rows that follow each other in memory come first: in runs of 8 rows of 16 heads the hardware
-// reads ahead in vain (1.3x the time of the gradient, 8x16x512x512 on one core of a Zen 4).
-constexpr int64_t kBlock = 65536;
 
 // Everything phase one reads of the arguments.
 struct Inputs {
@@ -104,17 +97,7 @@ std::string problem_name(const Problem& problem) {
 }  // namespace
 
 Plan make_plan(const Problem& problem) {
-  // As many neighbouring rows as make a block; if those are all rows, more heads; then batches.
-  const auto share = [](int64_t count, int64_t unit, int64_t& blocks) {
-    const int64_t most = std::max(kBlock / unit, int64_t{1});
-    blocks = ceil_div(count, most);
-    return ceil_div(count, blocks);
-  };
-  Plan plan;
-  plan.rows = share(problem.rows, problem.cols, plan.row_blocks);
-  plan.heads = share(problem.heads, plan.rows * problem.cols, plan.head_blocks);
-  plan.batches = share(problem.batches, plan.heads * plan.rows * problem.cols, plan.batch_blocks);
-  return plan;
+  return cut_attention({problem.batches, problem.heads, problem.rows}, problem.cols);
 }
 
 Status parse(const Arguments& arguments, Launch& launch) {

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ops/scaled_masked_softmax/problem.h"
 
-#include <string>
-
 #include "base/verbose.h"
 #include "kernels/cpu/target.h"
 #include "ops/scaled_masked_softmax/tree.h"
+#include "tensor/attention_shapes.h"
 #include "tensor/check.h"
 #include "tensor/launch.h"
 #include "tensor/operand.h"
@@ -40,18 +39,8 @@ Status check_dtypes(const Inputs& in) {
 }
 
 Status check_shapes(const Inputs& in) {
-  if (in.x.last_dim() > kMaxCols) {
-    return fail(kParamInvalid, "%s: x has shape %s; expected at most %lld in the last dim", kOp,
-                shape_text(in.x).c_str(), static_cast<long long>(kMaxCols));
-  }
-  const auto fits = [&](int64_t i) { return in.mask.dim(i) == in.x.dim(i); };
-  const auto broadcasts = [&](int64_t i) { return fits(i) || in.mask.dim(i) == 1; };
-  if (!broadcasts(0) || !broadcasts(1) || !fits(2) || !fits(3)) {
-    return fail(kParamInvalid,
-                "%s: mask has shape %s; expected the shape of x %s, where either of the "
-                "first two dims may be 1",
-                kOp, shape_text(in.mask).c_str(), shape_text(in.x).c_str());
-  }
+  if (Status s = check::attention_cols(kOp, in.x, kMaxCols)) return s;
+  if (Status s = check::attention_mask(kOp, in.mask, in.x)) return s;
   return check::same_shape(kOp, in.y, in.x);
 }
 
@@ -76,24 +65,6 @@ Status check_all(const Arguments& arguments, Inputs& in) {
   return kOk;
 }
 
-// The mask as a view of y's shape.
-View repeated(View mask, const View& y) {
-  for (size_t i = 0; i < 2; ++i) {
-    if (mask.dims[i] == 1) mask.strides[i] = 0;
-    mask.dims[i] = y.dims[i];
-  }
-  return mask;
-}
-
-std::string problem_name(const Problem& problem) {
-  std::string name =
-      std::string("scaled_masked_softmax/") + dtype_short_name(problem.y.dtype) + "/";
-  for (const int64_t dim : {problem.batches, problem.heads, problem.rows}) {
-    name += std::to_string(dim) + "x";
-  }
-  return name + std::to_string(problem.cols);
-}
-
 }  // namespace
 
 Plan make_plan(const Problem& problem) {
@@ -115,14 +86,14 @@ Status parse(const Arguments& arguments, Launch& launch) {
   problem.cols = in.y.dim(3);
   problem.x = launch.view(x);
   problem.y = launch.view(y);
-  problem.mask = repeated(launch.view(mask), problem.y);
+  problem.mask = repeated_mask(launch.view(mask), problem.y);
   problem.scale = arguments.scale;
 
   if (aclgrad_verbose()) {
     const int64_t elements = in.y.numel();
     const auto size = static_cast<int64_t>(dtype_size(in.y.dtype));
-    launch.describe(problem_name(problem), 2 * size * elements + in.mask.numel(),
-                    aclgrad_active_target());
+    launch.describe(attention_problem_name("scaled_masked_softmax", problem.y),
+                    2 * size * elements + in.mask.numel(), aclgrad_active_target());
   }
   if (in.y.numel() == 0) return kOk;
 

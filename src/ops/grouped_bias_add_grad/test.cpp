@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// GroupedBiasAddGrad and its V2 through the C interface, against the formula in double. Long
-// because it holds two functions, two forms of gradY, the error table and the table of data errors.
+// GroupedBiasAddGrad and its V2 through the C interface, against the formula in double.
 #include <gtest/gtest.h>
 
 #include <cmath>

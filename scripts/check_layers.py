@@ -21,7 +21,7 @@ BELOW = {
 }
 KERNEL_FILES = {"cpu.cpp", "cuda.cu"}
 KERNEL_MAY_NOT = {"tensor", "runtime"}
-TEST_FILES = {"test.cpp", "bench.cpp", "cases.h", "reference.h"}
+TEST_FILES = {"test.cpp", "error_test.cpp", "bench.cpp", "cases.h", "reference.h"}
 TEST_TOOLS = ("support/", "bench/")
 SUFFIXES = {".h", ".cpp", ".c", ".cu", ".cuh"}
 

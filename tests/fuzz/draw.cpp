@@ -70,6 +70,13 @@ void fill_finite(Random& random, Tensor& tensor, bool tiny) {
   tensor.fill(draw_numbers(random, static_cast<size_t>(tensor.numel()), false, tiny));
 }
 
+bool repeats(const Tensor& tensor) {
+  for (size_t i = 0; i < tensor.dims().size(); ++i) {
+    if (tensor.dims()[i] > 1 && tensor.strides()[i] == 0) return true;
+  }
+  return false;
+}
+
 bool all_finite(const Tensor& tensor) {
   const std::vector<double> values = tensor.values();
   return std::all_of(values.begin(), values.end(), [](double v) { return std::isfinite(v); });

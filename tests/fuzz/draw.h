@@ -31,6 +31,8 @@ void fill_floats(Random& random, Tensor& tensor);
 // The same without Inf, NaN and large numbers, and without tiny ones unless they are asked for.
 void fill_finite(Random& random, Tensor& tensor, bool tiny);
 bool all_finite(const Tensor& tensor);
+// Whether elements share memory, so that the tensor cannot be an output.
+bool repeats(const Tensor& tensor);
 
 // A length: mostly small, often around 16 and its multiples, seldom large, seldom 0.
 int64_t draw_length(Random& random, int64_t most);

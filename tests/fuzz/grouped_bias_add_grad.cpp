@@ -2,7 +2,7 @@
 #include <algorithm>
 
 #include "aclnnop/aclnn_grouped_bias_add_grad.h"
-#include "fuzz/attempt.h"
+#include "fuzz/drawn_tensors.h"
 #include "ops/grouped_bias_add_grad/reference.h"
 #include "support/compare.h"
 
@@ -11,23 +11,10 @@ namespace {
 
 constexpr const char* kNames[] = {"gradY", "groupIdxOptional", "out"};
 
-struct Call {
-  TensorPointer tensors[3];
-  const aclTensor* handles[3] = {};
+struct Call : DrawnTensors<3> {
   bool second = false;  // the V2 function
   int64_t type = 0;
   std::vector<int64_t> ends;  // ends, or sizes for type 1
-  std::vector<std::shared_ptr<void>> kept;
-
-  void use(size_t index, TensorPointer tensor) {
-    tensors[index] = std::move(tensor);
-    handles[index] = tensors[index]->handle();
-  }
-  void replace(size_t index, const Dims& dims, aclDataType dtype) {
-    auto tensor = std::make_shared<Tensor>(dims, dtype);
-    handles[index] = tensor->handle();
-    kept.push_back(std::move(tensor));
-  }
 };
 
 // Ends of `groups` groups over the rows, some empty; for sizes their differences.
@@ -91,9 +78,7 @@ void break_call(Random& random, Call& c, Attempt& a) {
   const aclDataType dtype = c.tensors[0]->dtype();
   if (kind == 0) {
     const size_t index = random.chance(0.5) ? 0 : 2;
-    BrokenTensor broken = break_tensor(random, *c.tensors[index], kNames[index], a);
-    c.handles[index] = broken.handle;
-    c.kept.push_back(broken.kept);
+    c.break_one(random, index, kNames, a);
   } else if (kind == 1 && c.second) {
     c.type = random.pick(std::vector<int64_t>{2, -1, 1 << 20});
     a.refuse(kParamInvalid, "groupIdxType");

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "aclnnop/aclnn_scaled_masked_softmax.h"
-#include "fuzz/attempt.h"
+#include "fuzz/attention.h"
 #include "ops/scaled_masked_softmax/reference.h"
 #include "support/compare.h"
 
@@ -8,80 +8,7 @@ namespace aclgrad::fuzz {
 namespace {
 
 constexpr const char* kNames[] = {"x", "mask", "y"};
-
-struct Call {
-  TensorPointer tensors[3];
-  const aclTensor* handles[3] = {};
-  double scale = 1;
-  bool triangular = false;
-  std::vector<std::shared_ptr<void>> kept;
-
-  void use(size_t index, TensorPointer tensor) {
-    tensors[index] = std::move(tensor);
-    handles[index] = tensors[index]->handle();
-  }
-  void replace(size_t index, TensorPointer tensor) {
-    handles[index] = tensor->handle();
-    kept.push_back(std::move(tensor));
-  }
-};
-
-void fill_mask(Random& random, Tensor& mask) {
-  const double share = random.pick(std::vector<double>{0.0, 0.1, 0.5, 1.0});
-  std::vector<uint8_t> bytes(static_cast<size_t>(mask.numel()));
-  for (uint8_t& byte : bytes) {
-    byte = random.chance(share) ? static_cast<uint8_t>(random.integer(1, 255)) : 0;
-  }
-  mask.fill_bits(bytes);
-}
-
-void draw_call(Random& random, Call& c) {
-  Dims dims = draw_dims(random, 4, 6000);
-  dims[3] = std::min<int64_t>(dims[3], 4096);
-  const aclDataType dtype = random.pick(kFloats);
-  Dims mask = dims;
-  if (random.chance(0.5)) mask[0] = 1;
-  if (random.chance(0.5)) mask[1] = 1;
-  c.use(0, draw_input(random, dims, dtype));
-  c.use(1, draw_input(random, mask, ACL_BOOL));
-  c.use(2, draw_output(random, dims, dtype));
-  fill_floats(random, *c.tensors[0]);
-  fill_mask(random, *c.tensors[1]);
-  c.scale = random.pick(std::vector<double>{1.0, 0.125, -2.5, 0.0, 1e-3, 1e4, random.normal()});
-}
-
-void break_call(Random& random, Call& c, Attempt& a) {
-  const int64_t kind = random.integer(0, 5);
-  a.text += " defect " + std::to_string(kind);
-  const auto index = static_cast<size_t>(random.integer(0, 2));
-  Dims dims = c.tensors[index]->dims();
-  if (kind == 0) {
-    BrokenTensor broken = break_tensor(random, *c.tensors[index], kNames[index], a);
-    c.handles[index] = broken.handle;
-    c.kept.push_back(broken.kept);
-  } else if (kind == 1) {
-    c.triangular = true;
-    a.refuse(kParamInvalid, "fixedTriuMask");
-  } else if (kind == 2) {
-    ++dims[static_cast<size_t>(random.integer(2, 3))];
-    c.replace(index, std::make_shared<Tensor>(dims, c.tensors[index]->dtype()));
-    a.refuse(kParamInvalid, index == 0 ? "" : kNames[index]);
-  } else if (kind == 3) {
-    dims = c.tensors[0]->dims();
-    dims[static_cast<size_t>(random.integer(0, 1))] += 2;  // never 1
-    c.replace(1, std::make_shared<Tensor>(dims, ACL_BOOL));
-    a.refuse(kParamInvalid, "mask");
-  } else if (kind == 4) {
-    const size_t which = random.chance(0.5) ? 0 : 2;
-    const aclDataType dtype = c.tensors[0]->dtype() == ACL_FLOAT ? ACL_FLOAT16 : ACL_FLOAT;
-    c.replace(which, std::make_shared<Tensor>(c.tensors[which]->dims(), dtype));
-    a.refuse(kParamInvalid, which == 0 ? "" : kNames[which]);
-  } else {
-    dims.pop_back();
-    c.replace(index, std::make_shared<Tensor>(dims, c.tensors[index]->dtype()));
-    a.refuse(kParamInvalid, kNames[index]);
-  }
-}
+using Call = AttentionCall<3>;
 
 }  // namespace
 
@@ -89,12 +16,12 @@ Attempt draw_scaled_masked_softmax(Random& random) {
   Attempt a;
   a.function = "aclnnScaledMaskedSoftmax";
   auto c = std::make_shared<Call>();
-  draw_call(random, *c);
-  a.inputs = {c->tensors[0], c->tensors[1]};
-  a.outputs = {c->tensors[2]};
-  for (size_t i = 0; i < 3; ++i) a.describe(kNames[i], *c->tensors[i]);
+  const Dims dims = draw_inputs(random, *c);
+  c->use(c->kOut, draw_output(random, dims, c->tensors[0]->dtype()));
+  c->scale = random.pick(std::vector<double>{1.0, 0.125, -2.5, 0.0, 1e-3, 1e4, random.normal()});
+  c->describe(kNames, c->kOut, a);
   a.text += " scale=" + std::to_string(c->scale);
-  if (random.chance(0.2)) break_call(random, *c, a);
+  if (random.chance(0.2)) break_call(random, *c, kNames, "fixedTriuMask", a);
   const auto size = [](const Tensor& tensor, size_t i) {
     return static_cast<size_t>(tensor.dims()[i]);
   };
@@ -105,8 +32,7 @@ Attempt draw_scaled_masked_softmax(Random& random) {
       mask.values(), c->scale));
   a.plan = [c](uint64_t* workspace, aclOpExecutor** executor) {
     return aclnnScaledMaskedSoftmaxGetWorkspaceSize(
-        c->handles[0], c->handles[1], c->scale, c->triangular,
-        const_cast<aclTensor*>(c->handles[2]), workspace, executor);
+        c->handles[0], c->handles[1], c->scale, c->triangular, c->writable(2), workspace, executor);
   };
   a.execute = aclnnScaledMaskedSoftmax;
   a.check = [c, exact] {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "support/device.h"
+#include "tensor/operands.h"
 
 namespace aclgrad::test {
 namespace {
@@ -14,29 +15,6 @@ namespace {
 constexpr const char* kOp = "aclnnLayerNormBackward";
 
 aclDataType dtype_number(int value) { return static_cast<aclDataType>(value); }
-
-Operand operand(const char* name, std::vector<int64_t> dims, aclDataType dtype = ACL_FLOAT) {
-  Operand out;
-  out.name = name;
-  out.handle = reinterpret_cast<const aclTensor*>(&out);  // given; never looked at
-  out.rank = dims.size();
-  int64_t step = 1;
-  for (size_t i = dims.size(); i-- > 0;) {
-    if (i >= kMaxRank) continue;
-    out.dims[i] = dims[i];
-    out.strides[i] = step;
-    step *= dims[i] > 0 && dims[i] < 1000 ? dims[i] : 1;
-  }
-  out.dtype = dtype;
-  out.format = ACL_FORMAT_ND;
-  return out;
-}
-
-void expect_refused(Status got, Status status, const std::string& text) {
-  EXPECT_EQ(got, status);
-  const std::string message = take_message();
-  EXPECT_NE(message.find("): " + text), std::string::npos) << message << "\nlacks: " << text;
-}
 
 TEST(Check, NotNull) {
   EXPECT_EQ(check::not_null(kOp, "input", kOp), 0);

@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cfenv>
 #include <cstring>
 #include <limits>
 #include <string>
@@ -11,8 +10,10 @@
 #include "aclnnop/aclnn_embedding.h"
 #include "ops/embedding/cases.h"
 #include "ops/embedding/reference.h"
+#include "support/bad_indices.h"
 #include "support/compare.h"
 #include "support/run.h"
+#include "support/same_bits.h"
 #include "support/targets.h"
 #include "support/tensor.h"
 
@@ -103,17 +104,7 @@ TEST(Embedding, MatchesReferenceOnEveryTargetAndThreadCount) {
                    std::to_string(shape.table_rows) + "x" + std::to_string(shape.cols));
       Problem problem(shape, all_of(dtype));
       problem.run_and_check();
-      const std::vector<uint8_t> bits = problem.out.bits();
-      for_each_target([&](const std::string& name) {
-        problem.out.poison();
-        ASSERT_TRUE(problem.run_it().ok());
-        expect_same_bits(name, problem.out.bits(), bits);
-      });
-      for_each_thread_count([&](int threads) {
-        problem.out.poison();
-        ASSERT_TRUE(problem.run_it().ok());
-        expect_same_bits(std::to_string(threads) + " threads", problem.out.bits(), bits);
-      });
+      expect_same_bits_everywhere([&] { return problem.run_it(); }, {&problem.out});
     }
   }
 }
@@ -308,39 +299,24 @@ TEST(Embedding, EmptyTensors) {
   EXPECT_TRUE(no_columns.run_it().ok());
 }
 
-TEST(Embedding, TheCallersRoundingModeStays) {
+TEST(Embedding, TheCallersFloatingPointModesHaveNoInfluence) {
   Problem problem({33, 4, 10}, Options());
-  std::fesetround(FE_UPWARD);
-  const Outcome outcome = problem.run_it();
-  EXPECT_EQ(std::fegetround(), FE_UPWARD);
-  std::fesetround(FE_TONEAREST);
-  ASSERT_TRUE(outcome.ok());
-  problem.expect_right();
+  problem.run_and_check();
+  expect_same_bits_in_every_float_mode([&] { return problem.run_it(); }, {&problem.out});
 }
 
 // ---- Data errors: rows of the README's second table -------------------------------------------
 
-void expect_bad_index(Problem& problem, const std::string& value, const std::string& position) {
-  const Outcome outcome = problem.run_it();
-  EXPECT_EQ(outcome.phase_two, 0);
-  EXPECT_EQ(outcome.synchronise, ACL_ERROR_RT_AICORE_EXCEPTION);
-  expect_message(outcome.message,
-                 {"aclnnEmbedding: indices holds " + value + " at position " + position + ";",
-                  "expected 0 <= index < " + std::to_string(problem.table.dims()[0])});
-  EXPECT_EQ(aclrtSynchronizeStream(stream()), 0) << "reported twice";
-  problem.expect_right();
+void expect_reported(Problem& problem, const std::string& value, const std::string& position) {
+  expect_bad_index(problem, "aclnnEmbedding", static_cast<uint64_t>(problem.table.dims()[0]), value,
+                   position);
 }
 
 TEST(Embedding, BadIndexIsReportedAndItsRowIsZero) {
-  struct Row {
-    aclDataType dtype;
-    double index;
-    const char* value;
-  };
-  const Row rows[] = {
+  const BadIndex rows[] = {
       {ACL_INT64, 5, "5"}, {ACL_INT64, -1, "-1"}, {ACL_INT64, 0x1p32, "4294967296"},
       {ACL_INT32, 5, "5"}, {ACL_INT32, -1, "-1"}, {ACL_INT32, -0x1p31, "-2147483648"}};
-  for (const Row& row : rows) {
+  for (const BadIndex& row : rows) {
     for (const aclDataType dtype : kSizes) {
       SCOPED_TRACE(std::string(dtype_name(row.dtype)) + " " + row.value);
       Options options = all_of(dtype);
@@ -350,150 +326,27 @@ TEST(Embedding, BadIndexIsReportedAndItsRowIsZero) {
       indices[17] = indices[200] = row.index;
       indices[250] = -7;
       problem.indices.fill(indices);
-      expect_bad_index(problem, row.value, "17");
+      expect_reported(problem, row.value, "17");
     }
   }
   Problem no_table({3, 0, 2}, Options());  // every index is bad
   no_table.indices.fill({0, 1, 2});
-  expect_bad_index(no_table, "0", "0");
+  expect_reported(no_table, "0", "0");
 }
 
 TEST(Embedding, WidestIntegersAreComparedIn64Bits) {
-  for (const int64_t index : {std::numeric_limits<int64_t>::min(),
-                              std::numeric_limits<int64_t>::max(), (int64_t{1} << 32) + 1}) {
-    Problem problem({1, 3, 2}, Options());
-    std::vector<uint8_t> bytes(8);
-    std::memcpy(bytes.data(), &index, 8);
-    problem.indices.fill_bits(bytes);
-    expect_bad_index(problem, std::to_string(index), "0");
-  }
+  expect_widest_integers_reported([] { return Problem({1, 3, 2}, Options()); }, expect_reported);
 }
 
 TEST(Embedding, LowestBadPositionForAnyNumberOfThreads) {
-  for_each_thread_count([](int) {
-    Problem problem({100000, 10, 1}, Options());
-    std::vector<double> indices = problem.indices.values();
-    for (const size_t at : {20001u, 40000u, 70000u, 99999u}) {
-      indices[at] = static_cast<double>(at);
-    }
-    problem.indices.fill(indices);
-    expect_bad_index(problem, "20001", "20001");
-  });
+  expect_lowest_position_reported(
+      [] {
+        return Problem({100000, 10, 1}, Options());
+      },
+      expect_reported);
   Problem wide({3, 2, 270001}, Options());  // every panel of a row meets its index
   wide.indices.fill({1, 2, -4});
-  expect_bad_index(wide, "2", "1");
-}
-
-// ---- Refusals: rows of the README's first table, in its order ---------------------------------
-
-constexpr aclnnStatus kNull = 161001, kInvalid = 161002;
-
-// Arguments of phase one, any of which a row of the error table replaces.
-struct Call {
-  Tensor table{{3, 4}, ACL_FLOAT}, indices{{2}, ACL_INT64}, out{{2, 4}, ACL_FLOAT};
-  const aclTensor *table_at = table.handle(), *indices_at = indices.handle(),
-                  *out_at = out.handle();
-
-  aclnnStatus plan(uint64_t* size, aclOpExecutor** executor) const {
-    return aclnnEmbeddingGetWorkspaceSize(table_at, indices_at, out_at, size, executor);
-  }
-  void refused(aclnnStatus status, std::initializer_list<std::string> substrings) {
-    SCOPED_TRACE(*substrings.begin());
-    expect_refused([&](uint64_t* size, aclOpExecutor** executor) { return plan(size, executor); },
-                   status, substrings);
-  }
-};
-
-constexpr const aclTensor* Call::*kTensors[] = {&Call::table_at, &Call::indices_at, &Call::out_at};
-constexpr const char* kNames[] = {"weight", "indices", "out"};
-
-std::string named(const char* name) { return std::string("aclnnEmbedding: ") + name; }
-
-// The tensor `which` is replaced.
-void expect_replaced_refused(size_t which, const Tensor& tensor,
-                             std::initializer_list<std::string> substrings) {
-  Call call;
-  call.*kTensors[which] = tensor.handle();
-  call.refused(kInvalid, substrings);
-}
-
-TEST(Embedding, ErrorTableNullsAndHandles) {
-  for (size_t which = 0; which < 3; ++which) {
-    Call call;
-    call.*kTensors[which] = nullptr;
-    call.refused(kNull, {named(kNames[which]), "null"});
-  }
-  const Call call;
-  uint64_t size = 7;
-  aclOpExecutor* executor = nullptr;
-  EXPECT_EQ(call.plan(nullptr, &executor), kNull);
-  expect_message(take_message(), {named("workspaceSize"), "null"});
-  EXPECT_EQ(call.plan(&size, nullptr), kNull);
-  expect_message(take_message(), {named("executor"), "null"});
-  EXPECT_EQ(size, 7u);
-  for (size_t which = 0; which < 3; ++which) {
-    Tensor dead({2, 4}, ACL_FLOAT);
-    Call destroyed;
-    destroyed.*kTensors[which] = dead.handle();
-    dead.destroy_handle();
-    destroyed.refused(kInvalid, {named(kNames[which]), "destroyed"});
-    Call wrong_kind;
-    const IntArray array({1});
-    wrong_kind.*kTensors[which] = reinterpret_cast<const aclTensor*>(array.handle());
-    wrong_kind.refused(kInvalid, {named(kNames[which]), "aclIntArray"});
-  }
-}
-
-TEST(Embedding, ErrorTableDtypesFormatsRanks) {
-  for (const aclDataType dtype : {ACL_UINT16, ACL_UINT32, ACL_UINT64, ACL_COMPLEX32, ACL_STRING}) {
-    expect_replaced_refused(0, Tensor({3, 4}, dtype), {named("weight"), dtype_name(dtype)});
-  }
-  for (const aclDataType dtype : {ACL_FLOAT, ACL_INT16, ACL_UINT8, ACL_BOOL}) {
-    expect_replaced_refused(1, Tensor({2}, dtype),
-                            {named("indices"), dtype_name(dtype), "INT32", "INT64"});
-  }
-  expect_replaced_refused(2, Tensor({2, 4}, ACL_FLOAT16), {named("out"), "FLOAT16", "weight"});
-  for (size_t which = 0; which < 3; ++which) {
-    Call call;
-    const Tensor* tensors[] = {&call.table, &call.indices, &call.out};
-    aclTensor* packed = tensors[which]->make_handle(ACL_FORMAT_FRACTAL_NZ);
-    call.*kTensors[which] = packed;
-    call.refused(kInvalid, {named(kNames[which]), "FRACTAL_NZ", "ND"});
-    EXPECT_EQ(aclDestroyTensor(packed), 0);
-  }
-  expect_replaced_refused(0, Tensor({12}, ACL_FLOAT), {named("weight"), "1 dim", "2"});
-  expect_replaced_refused(0, Tensor({3, 2, 2}, ACL_FLOAT), {named("weight"), "3 dim", "2"});
-  expect_replaced_refused(0, Tensor({-3, 4}, ACL_FLOAT), {named("weight"), "[-3,4]", "negative"});
-  expect_replaced_refused(1, Tensor(Dims(8, 1), ACL_INT64), {named("indices"), "8 dim", "0 to 7"});
-  expect_replaced_refused(2, Tensor({}, ACL_FLOAT), {named("out"), "0 dim", "1 to 8"});
-  expect_replaced_refused(2, Tensor(Dims(9, 1), ACL_FLOAT), {named("out"), "9 dim", "1 to 8"});
-}
-
-// The tensor `which` becomes this view of the memory of tensor `source`.
-void expect_view_refused(size_t which, size_t source, const Dims& dims, const Dims& strides,
-                         std::initializer_list<std::string> substrings) {
-  Call call;
-  const Tensor* tensors[] = {&call.table, &call.indices, &call.out};
-  const int64_t storage = 12;
-  aclTensor* view = aclCreateTensor(dims.data(), dims.size(), ACL_FLOAT, strides.data(), 0,
-                                    ACL_FORMAT_ND, &storage, 1, tensors[source]->address());
-  call.*kTensors[which] = view;
-  call.refused(kInvalid, substrings);
-  EXPECT_EQ(aclDestroyTensor(view), 0);
-}
-
-TEST(Embedding, ErrorTableShapesSizesBoundsOverlap) {
-  expect_replaced_refused(2, Tensor({3, 4}, ACL_FLOAT), {named("out"), "[3,4]", "[2,4]"});
-  expect_replaced_refused(2, Tensor({2, 5}, ACL_FLOAT), {named("out"), "[2,5]", "[2,4]"});
-  expect_replaced_refused(2, Tensor({8}, ACL_FLOAT), {named("out"), "[8]", "[2,4]"});
-  expect_replaced_refused(2, Tensor({2, 1, 4}, ACL_FLOAT), {named("out"), "[2,1,4]", "[2,4]"});
-  constexpr int64_t kHuge = int64_t{1} << 61;
-  expect_view_refused(0, 0, {kHuge, 4}, {4, 1}, {named("weight"), std::to_string(kHuge)});
-  expect_view_refused(0, 0, {3, 4}, {1000000, 1}, {named("weight"), "allocation"});
-  expect_view_refused(2, 2, {2, 4}, {1000000, 1}, {named("out"), "allocation"});
-  expect_view_refused(2, 2, {2, 4}, {0, 1}, {named("out"), "[0,1]"});
-  expect_view_refused(2, 0, {2, 4}, {4, 1}, {named("out"), "weight"});
-  expect_view_refused(2, 1, {2, 4}, {4, 1}, {named("out"), "indices"});
+  expect_reported(wide, "2", "1");
 }
 
 }  // namespace

@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// EmbeddingDenseBackward through the C interface, against the formula in double. Long for its two
-// error tables, which follow the README row by row.
+// EmbeddingDenseBackward through the C interface, against the formula in double.
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cfenv>
 #include <cmath>
 #include <limits>
 #include <numeric>
@@ -14,8 +12,10 @@
 #include "ops/embedding_dense_backward/cases.h"
 #include "ops/embedding_dense_backward/order.h"
 #include "ops/embedding_dense_backward/reference.h"
+#include "support/bad_indices.h"
 #include "support/compare.h"
 #include "support/run.h"
+#include "support/same_bits.h"
 #include "support/targets.h"
 #include "support/tensor.h"
 
@@ -126,17 +126,7 @@ TEST(EmbeddingDenseBackward, DocumentedExample) {
 TEST(EmbeddingDenseBackward, MatchesReferenceWithTheSameBitsOnEveryTargetAndThreadCount) {
   const auto check = [](Problem& problem) {
     problem.run_and_check();
-    const std::vector<uint8_t> bits = problem.out.bits();
-    for_each_target([&](const std::string& name) {
-      problem.out.poison();
-      ASSERT_TRUE(problem.run_it().ok());
-      expect_same_bits(name, problem.out.bits(), bits);
-    });
-    for_each_thread_count([&](int threads) {
-      problem.out.poison();
-      ASSERT_TRUE(problem.run_it().ok());
-      expect_same_bits(std::to_string(threads) + " threads", problem.out.bits(), bits);
-    });
+    expect_same_bits_everywhere([&] { return problem.run_it(); }, {&problem.out});
   };
   for (const aclDataType dtype : kFloats) {
     for (const Shape& shape : embedding_dense_backward::test_shapes()) {
@@ -361,19 +351,10 @@ TEST(EmbeddingDenseBackward, AMillionTermsAndConstantColumnsHoldTheTolerance) {
   }
 }
 
-TEST(EmbeddingDenseBackward, TheCallersRoundingModeHasNoInfluence) {
+TEST(EmbeddingDenseBackward, TheCallersFloatingPointModesHaveNoInfluence) {
   Problem problem({3000, 2, 33}, all_of(ACL_FLOAT16));
   ASSERT_TRUE(problem.run_it().ok());
-  const std::vector<uint8_t> bits = problem.out.bits();
-  for (const int mode : {FE_UPWARD, FE_DOWNWARD, FE_TOWARDZERO}) {
-    problem.out.poison();
-    std::fesetround(mode);
-    const Outcome outcome = problem.run_it();
-    EXPECT_EQ(std::fegetround(), mode);
-    std::fesetround(FE_TONEAREST);
-    ASSERT_TRUE(outcome.ok());
-    expect_same_bits("rounding", problem.out.bits(), bits);
-  }
+  expect_same_bits_in_every_float_mode([&] { return problem.run_it(); }, {&problem.out});
 }
 
 // The gradient against central differences of L = sum(dy * table[indices]) in double.
@@ -440,44 +421,30 @@ TEST(EmbeddingDenseBackward, SortOf64BitNumbers) {
 
 // ---- Data errors: rows of the README's second table -------------------------------------------
 
-constexpr int kDataError = 507015;
-
-void expect_bad_index(Problem& problem, const std::string& value, const std::string& position) {
-  const Outcome outcome = problem.run_it();
-  EXPECT_EQ(outcome.phase_two, 0);
-  EXPECT_EQ(outcome.synchronise, kDataError);
-  expect_message(outcome.message, {"aclnnEmbeddingDenseBackward: indices holds " + value +
-                                       " at position " + position + ";",
-                                   "expected 0 <= index < " + std::to_string(problem.num_weights)});
-  EXPECT_EQ(aclrtSynchronizeStream(stream()), 0) << "reported twice";
-  problem.expect_right();
+void expect_reported(Problem& problem, const std::string& value, const std::string& position) {
+  expect_bad_index(problem, "aclnnEmbeddingDenseBackward", problem.num_weights, value, position);
 }
 
 TEST(EmbeddingDenseBackward, BadIndexIsReportedAndEverythingElseIsRight) {
-  struct Row {
-    aclDataType dtype;
-    double index;
-    const char* value;
-  };
-  const Row rows[] = {{ACL_INT64, 5, "5"},
-                      {ACL_INT64, -1, "-1"},
-                      {ACL_INT64, 0x1p32, "4294967296"},
-                      {ACL_INT32, 5, "5"},
-                      {ACL_INT32, -1, "-1"},
-                      {ACL_INT16, -300, "-300"},
-                      {ACL_INT8, -128, "-128"},
-                      {ACL_UINT8, 255, "255"},
-                      {ACL_FLOAT, 5, "5"},
-                      {ACL_FLOAT, -1, "-1"},
-                      {ACL_FLOAT, kNan, "nan"},
-                      {ACL_FLOAT, kInf, "inf"},
-                      {ACL_FLOAT16, kNan, "nan"},
-                      {ACL_DOUBLE, -kNan, "nan"},
-                      {ACL_FLOAT16, 5.5, "5.5"},
-                      {ACL_DOUBLE, -kInf, "-inf"},
-                      {ACL_DOUBLE, 1e30, "1e+30"},
-                      {ACL_DOUBLE, -1e300, "-1.0000000000000001e+300"}};
-  for (const Row& row : rows) {
+  const BadIndex rows[] = {{ACL_INT64, 5, "5"},
+                           {ACL_INT64, -1, "-1"},
+                           {ACL_INT64, 0x1p32, "4294967296"},
+                           {ACL_INT32, 5, "5"},
+                           {ACL_INT32, -1, "-1"},
+                           {ACL_INT16, -300, "-300"},
+                           {ACL_INT8, -128, "-128"},
+                           {ACL_UINT8, 255, "255"},
+                           {ACL_FLOAT, 5, "5"},
+                           {ACL_FLOAT, -1, "-1"},
+                           {ACL_FLOAT, kNan, "nan"},
+                           {ACL_FLOAT, kInf, "inf"},
+                           {ACL_FLOAT16, kNan, "nan"},
+                           {ACL_DOUBLE, -kNan, "nan"},
+                           {ACL_FLOAT16, 5.5, "5.5"},
+                           {ACL_DOUBLE, -kInf, "-inf"},
+                           {ACL_DOUBLE, 1e30, "1e+30"},
+                           {ACL_DOUBLE, -1e300, "-1.0000000000000001e+300"}};
+  for (const BadIndex& row : rows) {
     SCOPED_TRACE(std::string(dtype_name(row.dtype)) + " " + row.value);
     Options options;
     options.indices = row.dtype;
@@ -487,157 +454,28 @@ TEST(EmbeddingDenseBackward, BadIndexIsReportedAndEverythingElseIsRight) {
     indices[17] = indices[200] = row.index;
     indices[250] = row.dtype == ACL_UINT8 ? 6 : -7;
     problem.indices.fill(indices);
-    expect_bad_index(problem, row.value, "17");
+    expect_reported(problem, row.value, "17");
   }
   Options options;
   options.indices = ACL_BOOL;
   Problem one_row({3, 1, 2}, options);
   one_row.indices.fill_bits({0, 7, 0});
-  expect_bad_index(one_row, "1", "1");
+  expect_reported(one_row, "1", "1");
 }
 
 TEST(EmbeddingDenseBackward, WidestIntegersAreComparedIn64Bits) {
-  for (const int64_t index : {std::numeric_limits<int64_t>::min(),
-                              std::numeric_limits<int64_t>::max(), (int64_t{1} << 32) + 1}) {
-    Problem problem({1, 3, 2}, Options());
-    std::vector<uint8_t> bytes(8);
-    std::memcpy(bytes.data(), &index, 8);
-    problem.indices.fill_bits(bytes);
-    expect_bad_index(problem, std::to_string(index), "0");
-  }
+  expect_widest_integers_reported([] { return Problem({1, 3, 2}, Options()); }, expect_reported);
 }
 
 TEST(EmbeddingDenseBackward, LowestBadPositionForAnyNumberOfThreads) {
-  for_each_thread_count([](int) {
-    Problem problem({100000, 10, 1}, Options());
-    std::vector<double> indices = problem.indices.values();
-    for (const size_t at : {20001u, 40000u, 70000u, 99999u}) {
-      indices[at] = static_cast<double>(at);
-    }
-    problem.indices.fill(indices);
-    expect_bad_index(problem, "20001", "20001");
-  });
+  expect_lowest_position_reported(
+      [] {
+        return Problem({100000, 10, 1}, Options());
+      },
+      expect_reported);
   Problem all_bad({2000, 3, 20}, Options());
   all_bad.indices.fill_constant(3);
-  expect_bad_index(all_bad, "3", "0");
-}
-
-// ---- Refusals: rows of the README's first table, in its order ---------------------------------
-
-constexpr aclnnStatus kNull = 161001, kInvalid = 161002;
-
-// Arguments of phase one, any of which a row of the error table replaces.
-struct Call {
-  Tensor grad{{2, 4}, ACL_FLOAT}, indices{{2}, ACL_INT64}, out{{3, 4}, ACL_FLOAT};
-  const aclTensor *grad_at = grad.handle(), *indices_at = indices.handle(), *out_at = out.handle();
-  uint64_t num_weights = 3;
-
-  void refused(aclnnStatus status, std::initializer_list<std::string> substrings) {
-    SCOPED_TRACE(*substrings.begin());
-    expect_refused(
-        [&](uint64_t* size, aclOpExecutor** executor) {
-          return aclnnEmbeddingDenseBackwardGetWorkspaceSize(grad_at, indices_at, num_weights, 0,
-                                                             false, out_at, size, executor);
-        },
-        status, substrings);
-  }
-};
-
-constexpr const aclTensor* Call::*kTensors[] = {&Call::grad_at, &Call::indices_at, &Call::out_at};
-constexpr const char* kNames[] = {"grad", "indices", "out"};
-
-std::string named(const char* name) { return std::string("aclnnEmbeddingDenseBackward: ") + name; }
-
-// The tensor `which` is replaced.
-void expect_replaced_refused(size_t which, const Tensor& tensor,
-                             std::initializer_list<std::string> substrings) {
-  Call call;
-  call.*kTensors[which] = tensor.handle();
-  call.refused(kInvalid, substrings);
-}
-
-TEST(EmbeddingDenseBackward, ErrorTableNullsAndHandles) {
-  for (size_t which = 0; which < 3; ++which) {
-    Call call;
-    call.*kTensors[which] = nullptr;
-    call.refused(kNull, {named(kNames[which]), "null"});
-  }
-  Call call;
-  uint64_t size = 7;
-  aclOpExecutor* executor = nullptr;
-  const auto plan = [&](uint64_t* size_at, aclOpExecutor** executor_at) {
-    return aclnnEmbeddingDenseBackwardGetWorkspaceSize(call.grad_at, call.indices_at, 3, 0, false,
-                                                       call.out_at, size_at, executor_at);
-  };
-  EXPECT_EQ(plan(nullptr, &executor), kNull);
-  expect_message(take_message(), {named("workspaceSize"), "null"});
-  EXPECT_EQ(plan(&size, nullptr), kNull);
-  expect_message(take_message(), {named("executor"), "null"});
-  EXPECT_EQ(size, 7u);
-  for (size_t which = 0; which < 3; ++which) {
-    Tensor dead({2, 4}, ACL_FLOAT);
-    Call destroyed;
-    destroyed.*kTensors[which] = dead.handle();
-    dead.destroy_handle();
-    destroyed.refused(kInvalid, {named(kNames[which]), "destroyed"});
-    Call wrong_kind;
-    const IntArray array({1});
-    wrong_kind.*kTensors[which] = reinterpret_cast<const aclTensor*>(array.handle());
-    wrong_kind.refused(kInvalid, {named(kNames[which]), "aclIntArray"});
-  }
-}
-
-TEST(EmbeddingDenseBackward, ErrorTableDtypesFormatsRanks) {
-  expect_replaced_refused(0, Tensor({2, 4}, ACL_DOUBLE), {named("grad"), "DOUBLE", "BFLOAT16"});
-  expect_replaced_refused(1, Tensor({2}, ACL_BF16), {named("indices"), "BFLOAT16", "INT64"});
-  expect_replaced_refused(1, Tensor({2}, ACL_UINT16), {named("indices"), "UINT16", "BOOL"});
-  expect_replaced_refused(2, Tensor({3, 4}, ACL_INT32), {named("out"), "INT32", "FLOAT16"});
-  for (size_t which = 0; which < 3; ++which) {
-    Call call;
-    const Tensor* tensors[] = {&call.grad, &call.indices, &call.out};
-    aclTensor* packed = tensors[which]->make_handle(ACL_FORMAT_FRACTAL_NZ);
-    call.*kTensors[which] = packed;
-    call.refused(kInvalid, {named(kNames[which]), "FRACTAL_NZ", "ND"});
-    EXPECT_EQ(aclDestroyTensor(packed), 0);
-  }
-  expect_replaced_refused(0, Tensor({}, ACL_FLOAT), {named("grad"), "0 dim", "1 to 8"});
-  expect_replaced_refused(0, Tensor(Dims(9, 1), ACL_FLOAT), {named("grad"), "9 dim", "1 to 8"});
-  expect_replaced_refused(1, Tensor(Dims(9, 1), ACL_INT64), {named("indices"), "9 dim", "0 to 8"});
-  expect_replaced_refused(2, Tensor({12}, ACL_FLOAT), {named("out"), "1 dim", "2"});
-  expect_replaced_refused(2, Tensor({3, 2, 2}, ACL_FLOAT), {named("out"), "3 dim", "2"});
-  expect_replaced_refused(0, Tensor({-2, 4}, ACL_FLOAT), {named("grad"), "[-2,4]", "negative"});
-}
-
-// The tensor `which` becomes this view of the memory of tensor `source`.
-void expect_view_refused(size_t which, size_t source, const Dims& dims, const Dims& strides,
-                         std::initializer_list<std::string> substrings) {
-  Call call;
-  const Tensor* tensors[] = {&call.grad, &call.indices, &call.out};
-  const int64_t storage = 12;
-  aclTensor* view = aclCreateTensor(dims.data(), dims.size(), ACL_FLOAT, strides.data(), 0,
-                                    ACL_FORMAT_ND, &storage, 1, tensors[source]->address());
-  call.*kTensors[which] = view;
-  if (which == 2) call.num_weights = static_cast<uint64_t>(dims[0]);
-  call.refused(kInvalid, substrings);
-  EXPECT_EQ(aclDestroyTensor(view), 0);
-}
-
-TEST(EmbeddingDenseBackward, ErrorTableShapesSizesBoundsOverlap) {
-  expect_replaced_refused(1, Tensor({3}, ACL_INT64), {named("indices"), "[3]", "2 elements"});
-  expect_replaced_refused(0, Tensor({3, 4}, ACL_FLOAT), {named("indices"), "3 elements", "[3,4]"});
-  expect_replaced_refused(2, Tensor({4, 4}, ACL_FLOAT), {named("out"), "[4,4]", "[3,4]"});
-  expect_replaced_refused(2, Tensor({3, 5}, ACL_FLOAT), {named("out"), "[3,5]", "[3,4]"});
-  Call many;
-  many.num_weights = ~uint64_t{0};
-  many.refused(kInvalid, {named("out"), "[3,4]", "18446744073709551615"});
-  constexpr int64_t kHuge = int64_t{1} << 61;
-  expect_view_refused(0, 0, {kHuge, 4}, {4, 1}, {named("grad"), std::to_string(kHuge)});
-  expect_view_refused(2, 2, {kHuge, 4}, {4, 1}, {named("out"), std::to_string(kHuge)});
-  expect_view_refused(0, 0, {2, 4}, {1000000, 1}, {named("grad"), "allocation"});
-  expect_view_refused(2, 2, {3, 4}, {1000000, 1}, {named("out"), "allocation"});
-  expect_view_refused(2, 2, {3, 4}, {0, 1}, {named("out"), "[0,1]"});
-  expect_view_refused(2, 0, {3, 4}, {4, 1}, {named("out"), "grad"});
-  expect_view_refused(2, 1, {3, 4}, {4, 1}, {named("out"), "indices"});
+  expect_reported(all_bad, "3", "0");
 }
 
 }  // namespace

@@ -3,9 +3,7 @@
 
 #include <algorithm>
 #include <array>
-#include <cstring>
 #include <memory>
-#include <string>
 
 #include "base/checked.h"
 #include "base/verbose.h"
@@ -14,6 +12,7 @@
 #include "tensor/check.h"
 #include "tensor/launch.h"
 #include "tensor/operand.h"
+#include "tensor/sequences.h"
 
 namespace aclgrad::nsa_compress_grad {
 namespace {
@@ -74,83 +73,20 @@ Status check_shapes(const Inputs& in) {
                 "%s: input has shape %s; expected a last dim that is a multiple of 16", kOp,
                 shape_text(in.x).c_str());
   }
-  if (in.dy.dim(1) != in.x.dim(1) || in.dy.dim(2) != in.x.dim(2)) {
-    return fail(
-        kParamInvalid,
-        "%s: outputGrad has shape %s; expected [windows,%lld,%lld], the last two dims being "
-        "those of input %s",
-        kOp, shape_text(in.dy).c_str(), static_cast<long long>(in.x.dim(1)),
-        static_cast<long long>(in.x.dim(2)), shape_text(in.x).c_str());
-  }
-  if (in.w.dim(1) != in.x.dim(1)) {
-    return fail(
-        kParamInvalid,
-        "%s: weight has shape %s; expected [compressBlockSize,%lld], the last dim being the "
-        "second of input %s",
-        kOp, shape_text(in.w).c_str(), static_cast<long long>(in.x.dim(1)),
-        shape_text(in.x).c_str());
-  }
+  if (Status s = check::window_rows(kOp, in.dy, in.x)) return s;
+  if (Status s = check::window_weights(kOp, in.w, in.x)) return s;
   if (Status s = check::same_shape(kOp, in.dx, in.x)) return s;
   return check::same_shape(kOp, in.dw, in.w);
 }
 
 Status check_attributes(const Arguments& in) {
-  const auto check_multiple = [](const char* name, int64_t value) -> Status {
-    if (value > 0 && value % kGroup == 0) return kOk;
-    return fail(kParamInvalid, "%s: %s is %lld; expected a positive multiple of 16", kOp, name,
-                static_cast<long long>(value));
-  };
-  if (Status s = check_multiple("compressBlockSize", in.compress_block_size)) return s;
-  if (Status s = check_multiple("compressStride", in.compress_stride)) return s;
+  if (Status s = check::window_sizes(kOp, in.compress_block_size, in.compress_stride)) return s;
   if (in.compress_block_size <= in.compress_stride) {
     return fail(
         kParamInvalid, "%s: compressBlockSize is %lld; expected more than compressStride %lld", kOp,
         static_cast<long long>(in.compress_block_size), static_cast<long long>(in.compress_stride));
   }
-  if (in.act_seq_len_type != 0) {
-    return fail(kParamInvalid,
-                "%s: actSeqLenType is %lld; expected 0 (cumulative ends), only 0 is supported at "
-                "present",
-                kOp, static_cast<long long>(in.act_seq_len_type));
-  }
-  if (in.layout != nullptr && std::strcmp(in.layout, "TND") != 0) {
-    return fail(kParamInvalid, "%s: layoutOptionalOptional is \"%.32s\"; expected null or \"TND\"",
-                kOp, in.layout);
-  }
-  return kOk;
-}
-
-Status check_ends(const Inputs& in) {
-  int64_t before = 0;
-  for (size_t i = 0; i < in.ends.size(); ++i) {
-    const int64_t end = in.ends[i];
-    if (end < before) {
-      return fail(
-          kParamInvalid,
-          "%s: actSeqLenOptionalOptional[%zu] is %lld; expected at least %lld, the ends may "
-          "be neither negative nor decreasing",
-          kOp, i, static_cast<long long>(end), static_cast<long long>(before));
-    }
-    before = end;
-  }
-  if (before > in.x.dim(0)) {
-    return fail(kParamInvalid,
-                "%s: actSeqLenOptionalOptional[%zu] is %lld; expected at most %lld, the tokens of "
-                "input %s",
-                kOp, in.ends.size() - 1, static_cast<long long>(before),
-                static_cast<long long>(in.x.dim(0)), shape_text(in.x).c_str());
-  }
-  return kOk;
-}
-
-// The dims that depend on attributes and on the list.
-Status check_counts(const Arguments& arguments, const Inputs& in, int64_t windows) {
-  const std::array<int64_t, 2> weight = {arguments.compress_block_size, in.x.dim(1)};
-  if (Status s = check::shape(kOp, in.w, weight, "compressBlockSize and the second of input")) {
-    return s;
-  }
-  const std::array<int64_t, 3> grad = {windows, in.x.dim(1), in.x.dim(2)};
-  return check::shape(kOp, in.dy, grad, "the number of windows and the last two of input");
+  return check::sequence_kind(kOp, in.act_seq_len_type, "layoutOptionalOptional", in.layout);
 }
 
 // All checks but those of the launch; the sequences are found on the way.
@@ -164,7 +100,7 @@ Status check_all(const Arguments& arguments, Inputs& in, Problem& problem) {
   if (Status s = check_ranks(in)) return s;
   if (Status s = check_shapes(in)) return s;
   if (Status s = check_attributes(arguments)) return s;
-  if (Status s = check_ends(in)) return s;
+  if (Status s = check::sequence_ends(kOp, "actSeqLenOptionalOptional", in.ends, in.x)) return s;
   problem.tokens = in.x.dim(0);
   problem.heads = in.x.dim(1);
   problem.width = in.x.dim(2);
@@ -172,21 +108,13 @@ Status check_all(const Arguments& arguments, Inputs& in, Problem& problem) {
   problem.step = arguments.compress_stride;
   if (in.ends.empty()) in.ends.push_back(problem.tokens);
   place_windows(problem, in.ends);
-  if (Status s = check_counts(arguments, in, problem.windows)) return s;
+  if (Status s = check::window_counts(kOp, in.w, in.dy, in.x, problem.window, problem.windows)) {
+    return s;
+  }
   for (const Operand* operand : tensors(in)) {
     if (Status s = check::sizes(kOp, *operand)) return s;
   }
   return kOk;
-}
-
-// "nsa_compress_grad/bf16/65536x4x128-l32-d16", and "-s8" for eight sequences.
-std::string problem_name(const Problem& problem, size_t sequences) {
-  std::string name = std::string("nsa_compress_grad/") + dtype_short_name(problem.x.dtype) + "/" +
-                     std::to_string(problem.tokens) + "x" + std::to_string(problem.heads) + "x" +
-                     std::to_string(problem.width) + "-l" + std::to_string(problem.window) + "-d" +
-                     std::to_string(problem.step);
-  if (sequences != 1) name += "-s" + std::to_string(sequences);
-  return name;
 }
 
 // x (covered rows), dx, dy, w, dw.
@@ -275,8 +203,9 @@ Status parse(const Arguments& arguments, Launch& launch) {
   problem->dw = launch.view(dw);
 
   if (aclgrad_verbose()) {
-    launch.describe(problem_name(*problem, in.ends.size()), bytes_moved(*problem),
-                    aclgrad_active_target());
+    launch.describe(windows_problem_name("nsa_compress_grad", problem->x, problem->window,
+                                         problem->step, in.ends.size()),
+                    bytes_moved(*problem), aclgrad_active_target());
   }
   if (problem->heads == 0) return kOk;
 

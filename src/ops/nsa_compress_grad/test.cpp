@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// NsaCompressGrad through the C interface, against the formula in double. Long for its error table,
-// which follows the README row by row, and its views.
+// NsaCompressGrad through the C interface, against the formula in double.
 #include <gtest/gtest.h>
 
-#include <cfenv>
 #include <cmath>
 #include <limits>
 #include <memory>
@@ -15,12 +13,9 @@
 #include "ops/nsa_compress_grad/reference.h"
 #include "support/compare.h"
 #include "support/run.h"
+#include "support/same_bits.h"
 #include "support/targets.h"
 #include "support/tensor.h"
-
-#if defined(__SSE__)
-#include <xmmintrin.h>
-#endif
 
 namespace aclgrad::test {
 namespace {
@@ -35,9 +30,6 @@ constexpr int64_t kMany = 6250;
 #else
 constexpr int64_t kMany = 62500;
 #endif
-
-constexpr int kNull = 161001;
-constexpr int kInvalid = 161002;
 
 // Where the tensors' elements lie.
 struct Views {
@@ -92,16 +84,7 @@ struct Problem {
   // Right here; the same bits on every target and for every thread count.
   void run_everywhere() {
     run_and_check();
-    const std::vector<uint8_t> dx_bits = dx.bits(), dw_bits = dw.bits();
-    const auto run_again = [&](const std::string& name) {
-      dx.poison();
-      dw.poison();
-      ASSERT_TRUE(run_it().ok());
-      expect_same_bits(name + " inputGradOut", dx.bits(), dx_bits);
-      expect_same_bits(name + " weightGradOut", dw.bits(), dw_bits);
-    };
-    for_each_target(run_again);
-    for_each_thread_count([&](int threads) { run_again(std::to_string(threads) + " threads"); });
+    expect_same_bits_everywhere([&] { return run_it(); }, {&dx, &dw});
   }
   void expect_bits_of(const Problem& other) const {
     expect_same_bits("inputGradOut", dx.bits(), other.dx.bits());
@@ -412,30 +395,8 @@ TEST(NsaCompressGrad, TheCallersFloatingPointModesHaveNoInfluence) {
   Problem problem({200, 2, 48, 64, 16, {}}, ACL_BF16);
   problem.dy.fill_uniform(3, -0x1p-133, 0x1p-120);
   ASSERT_TRUE(problem.run_it().ok());
-  const std::vector<uint8_t> dx = problem.dx.bits(), dw = problem.dw.bits();
-  const auto expect_same = [&] {
-    expect_same_bits("inputGradOut", problem.dx.bits(), dx);
-    expect_same_bits("weightGradOut", problem.dw.bits(), dw);
-  };
-  for (const int mode : {FE_UPWARD, FE_DOWNWARD, FE_TOWARDZERO}) {
-    problem.dx.poison();
-    std::fesetround(mode);
-    const Outcome outcome = problem.run_it();
-    EXPECT_EQ(std::fegetround(), mode);
-    std::fesetround(FE_TONEAREST);
-    ASSERT_TRUE(outcome.ok());
-    expect_same();
-  }
-#if defined(__SSE__)
-  problem.dx.poison();
-  const unsigned before = _mm_getcsr();
-  _mm_setcsr(before | 0x8040u);  // flush to zero, subnormals are zero
-  const Outcome outcome = problem.run_it();
-  EXPECT_EQ(_mm_getcsr() & 0x8040u, 0x8040u);
-  _mm_setcsr(before);
-  ASSERT_TRUE(outcome.ok());
-  expect_same();
-#endif
+  expect_same_bits_in_every_float_mode([&] { return problem.run_it(); },
+                                       {&problem.dx, &problem.dw});
 }
 
 // Against central differences of L = sum(dy * forward(x, w)) in double.
@@ -470,205 +431,6 @@ TEST(NsaCompressGrad, FiniteDifferences) {
   const std::vector<double> x = problem.x.values(), w = problem.w.values();
   compare(x, problem.dx.values(), [&](const auto& at) { return loss(at, w); });
   compare(w, problem.dw.values(), [&](const auto& at) { return loss(x, at); });
-}
-
-// A valid call, changed by a row of the README's table of refusals. The tensors are copied handles.
-struct Call {
-  Tensor dy{{4, 2, 16}, ACL_FLOAT16}, x{{100, 2, 16}, ACL_FLOAT16}, w{{32, 2}, ACL_FLOAT16},
-      dx{{100, 2, 16}, ACL_FLOAT16}, dw{{32, 2}, ACL_FLOAT16};
-  const aclTensor *dy_at = dy.handle(), *x_at = x.handle(), *w_at = w.handle(),
-                  *dx_at = dx.handle(), *dw_at = dw.handle();
-  std::vector<int64_t> ends = {48, 50, 100};
-  int64_t window = 32, step = 16, type = 0;
-  std::string layout = "TND";
-
-  void refused(int status, std::initializer_list<std::string> substrings) {
-    const IntArray array(ends);
-    const auto plan = [&](uint64_t* size, aclOpExecutor** executor) {
-      return aclnnNsaCompressGradGetWorkspaceSize(dy_at, x_at, w_at, array.handle(), window, step,
-                                                  type, layout.data(), dx_at, dw_at, size,
-                                                  executor);
-    };
-    expect_refused(plan, status, substrings);
-    if (status != 0) expect_refused(plan, status, {"aclnnNsaCompressGrad: "});
-  }
-};
-
-using Member = const aclTensor* Call::*;
-constexpr std::pair<Member, const char*> kMembers[] = {{&Call::dy_at, "outputGrad"},
-                                                       {&Call::x_at, "input"},
-                                                       {&Call::w_at, "weight"},
-                                                       {&Call::dx_at, "inputGradOut"},
-                                                       {&Call::dw_at, "weightGradOut"}};
-
-void refused_with(Member member, const Tensor& tensor, std::initializer_list<std::string> message) {
-  Call call;
-  call.*member = tensor.handle();
-  call.refused(kInvalid, message);
-}
-
-TEST(NsaCompressGrad, ErrorTableNull) {
-  Call().refused(0, {});
-  for (const auto& [member, name] : kMembers) {
-    Call call;
-    call.*member = nullptr;
-    call.type = 7;  // checked later
-    call.refused(kNull, {name, "null"});
-  }
-  const Call call;
-  const IntArray ends(call.ends);
-  uint64_t size = 7;
-  aclOpExecutor* executor = nullptr;
-  EXPECT_EQ(
-      aclnnNsaCompressGradGetWorkspaceSize(call.dy_at, call.x_at, call.w_at, ends.handle(), 32, 16,
-                                           7, nullptr, call.dx_at, call.dw_at, nullptr, &executor),
-      kNull);
-  expect_message(take_message(), {"aclnnNsaCompressGrad: ", "workspaceSize", "null"});
-  EXPECT_EQ(
-      aclnnNsaCompressGradGetWorkspaceSize(call.dy_at, call.x_at, call.w_at, ends.handle(), 32, 16,
-                                           7, nullptr, call.dx_at, call.dw_at, &size, nullptr),
-      kNull);
-  expect_message(take_message(), {"aclnnNsaCompressGrad: ", "executor", "null"});
-  EXPECT_EQ(executor, nullptr);
-  EXPECT_EQ(size, 7u);
-}
-
-TEST(NsaCompressGrad, ErrorTableHandles) {
-  const IntArray array({1});
-  for (const auto& [member, name] : kMembers) {
-    Call foreign;
-    foreign.*member = reinterpret_cast<const aclTensor*>(array.handle());
-    foreign.type = 7;
-    foreign.refused(kInvalid, {name, "aclIntArray"});
-    Tensor gone({100, 2, 16}, ACL_FLOAT16);
-    Call dead;
-    dead.*member = gone.handle();
-    gone.destroy_handle();
-    dead.refused(kInvalid, {name, "destroyed"});
-  }
-  const Call call;
-  expect_refused(
-      [&](uint64_t* size, aclOpExecutor** executor) {
-        return aclnnNsaCompressGradGetWorkspaceSize(
-            call.dy_at, call.x_at, call.w_at, reinterpret_cast<const aclIntArray*>(call.w_at), 32,
-            16, 0, nullptr, call.dx_at, call.dw_at, size, executor);
-      },
-      kInvalid, {"aclnnNsaCompressGrad: ", "actSeqLenOptionalOptional", "aclTensor"});
-}
-
-TEST(NsaCompressGrad, ErrorTableDtypesAndFormats) {
-  for (const aclDataType dtype : {ACL_FLOAT, ACL_DOUBLE, ACL_INT16}) {
-    refused_with(&Call::dy_at, Tensor({4, 2, 16}, dtype),
-                 {"outputGrad", dtype_name(dtype), "FLOAT16", "BFLOAT16"});
-  }
-  const Dims rows = {100, 2, 16}, weights = {32, 2};
-  for (const aclDataType dtype : {ACL_FLOAT, ACL_BF16}) {
-    refused_with(&Call::x_at, Tensor(rows, dtype), {"input", dtype_name(dtype), "FLOAT16"});
-    refused_with(&Call::w_at, Tensor(weights, dtype), {"weight", dtype_name(dtype), "FLOAT16"});
-    refused_with(&Call::dx_at, Tensor(rows, dtype), {"inputGradOut", dtype_name(dtype)});
-    refused_with(&Call::dw_at, Tensor(weights, dtype), {"weightGradOut", dtype_name(dtype)});
-  }
-  const Call valid;
-  const Tensor* const tensors[] = {&valid.dy, &valid.x, &valid.w, &valid.dx, &valid.dw};
-  const auto formatted = [&](size_t index, aclFormat format, int status) {
-    Call call;
-    aclTensor* other = tensors[index]->make_handle(format);
-    call.*kMembers[index].first = other;
-    call.refused(
-        status, status == 0 ? std::initializer_list<std::string>{}
-                            : std::initializer_list<std::string>{kMembers[index].second, "format"});
-    EXPECT_EQ(aclDestroyTensor(other), 0);
-  };
-  for (size_t i = 0; i < 5; ++i) {
-    for (const aclFormat format : {ACL_FORMAT_NC1HWC0, ACL_FORMAT_FRACTAL_NZ}) {
-      formatted(i, format, kInvalid);
-    }
-    for (const aclFormat format : {ACL_FORMAT_NCL, ACL_FORMAT_NCHW, ACL_FORMAT_UNDEFINED}) {
-      formatted(i, format, 0);
-    }
-  }
-}
-
-TEST(NsaCompressGrad, ErrorTableRanksAndShapes) {
-  refused_with(&Call::dy_at, Tensor({4, 32}, ACL_FLOAT16), {"outputGrad", "2 dim", "3"});
-  refused_with(&Call::x_at, Tensor({100, 2, 16, 1}, ACL_FLOAT16), {"input", "4 dim", "3"});
-  refused_with(&Call::w_at, Tensor({32, 2, 1}, ACL_FLOAT16), {"weight", "3 dim", "2"});
-  refused_with(&Call::dx_at, Tensor({3200}, ACL_FLOAT16), {"inputGradOut", "1 dim", "3"});
-  refused_with(&Call::dw_at, Tensor({}, ACL_FLOAT16), {"weightGradOut", "0 dim", "2"});
-  refused_with(&Call::x_at, Tensor({-100, 2, 16}, ACL_FLOAT16), {"input", "-100"});
-  refused_with(&Call::x_at, Tensor({100, 2, 24}, ACL_FLOAT16), {"input", "[100,2,24]", "16"});
-  refused_with(&Call::dy_at, Tensor({4, 3, 16}, ACL_FLOAT16), {"outputGrad", "[4,3,16]", "input"});
-  refused_with(&Call::dy_at, Tensor({4, 2, 32}, ACL_FLOAT16), {"outputGrad", "[4,2,32]", "input"});
-  refused_with(&Call::w_at, Tensor({32, 3}, ACL_FLOAT16), {"weight", "[32,3]", "input"});
-  refused_with(&Call::dx_at, Tensor({99, 2, 16}, ACL_FLOAT16),
-               {"inputGradOut", "[99,2,16]", "[100,2,16]"});
-  refused_with(&Call::dw_at, Tensor({32, 1}, ACL_FLOAT16), {"weightGradOut", "[32,1]", "[32,2]"});
-}
-
-TEST(NsaCompressGrad, ErrorTableAttributesAndSequences) {
-  const auto refused = [](auto member, auto value, std::initializer_list<std::string> message) {
-    Call call;
-    call.*member = value;
-    call.refused(kInvalid, message);
-  };
-  for (const int64_t wrong : {0, -16, 24, 17, 1}) {
-    const std::string text = "is " + std::to_string(wrong);
-    refused(&Call::window, wrong, {"compressBlockSize", text, "multiple of 16"});
-    refused(&Call::step, wrong, {"compressStride", text, "multiple of 16"});
-  }
-  refused(&Call::window, 16, {"compressBlockSize is 16", "compressStride 16"});
-  refused(&Call::step, 48, {"compressBlockSize is 32", "compressStride 48"});
-  for (const int64_t wrong : {1, 2, -1}) {
-    refused(&Call::type, wrong, {"actSeqLenType", std::to_string(wrong), "only 0 is supported"});
-  }
-  for (const char* wrong : {"BSND", "tnd", "", "TN", "TND "}) {
-    refused(&Call::layout, wrong, {"layoutOptionalOptional", wrong, "TND"});
-  }
-  using Ends = std::vector<int64_t>;
-  refused(&Call::ends, Ends{-1, 100}, {"actSeqLenOptionalOptional[0] is -1", "at least 0"});
-  refused(&Call::ends, Ends{50, 48, 100}, {"actSeqLenOptionalOptional[1] is 48", "at least 50"});
-  refused(&Call::ends, Ends{48, 101}, {"actSeqLenOptionalOptional[1] is 101", "at most 100"});
-  refused(&Call::window, 48, {"weight", "[32,2]", "[48,2]", "compressBlockSize"});
-  refused(&Call::ends, Ends{100}, {"outputGrad", "[4,2,16]", "[5,2,16]", "windows"});
-  refused(&Call::ends, Ends{48}, {"outputGrad", "[4,2,16]", "[2,2,16]", "windows"});
-}
-
-TEST(NsaCompressGrad, ErrorTableSizesAndOverlap) {
-  const int64_t huge[] = {int64_t{1} << 59, 2, 16}, strides[] = {0, 0, 0};
-  const auto made = [&] {
-    return aclCreateTensor(huge, 3, ACL_FLOAT16, strides, 0, ACL_FORMAT_ND, nullptr, 0, nullptr);
-  };
-  Call sizes;
-  const aclTensor *x = made(), *dx = made();
-  sizes.x_at = x;
-  sizes.dx_at = dx;
-  sizes.refused(kInvalid, {"input", std::to_string(huge[0])});
-  EXPECT_EQ(aclDestroyTensor(x), 0);
-  EXPECT_EQ(aclDestroyTensor(dx), 0);
-  const Tensor small({100, 2, 16}, ACL_FLOAT16);
-  const int64_t shape[] = {100, 2, 16}, far[] = {1000000, 16, 1};
-  aclTensor* const beyond =
-      aclCreateTensor(shape, 3, ACL_FLOAT16, far, 0, ACL_FORMAT_ND, nullptr, 0, small.address());
-  Call bounds;
-  bounds.x_at = beyond;
-  bounds.refused(kInvalid, {"input", "allocation"});
-  EXPECT_EQ(aclDestroyTensor(beyond), 0);
-  refused_with(&Call::dw_at, Tensor({32, 2}, ACL_FLOAT16, Dims{0, 1}), {"weightGradOut"});
-  Call weights;
-  weights.dw_at = weights.w_at;
-  weights.refused(kInvalid, {"weightGradOut", "weight"});
-  const Tensor both({101, 2, 16}, ACL_FLOAT16);  // dx one token after x
-  const int64_t dims[] = {100, 2, 16}, dense[] = {32, 16, 1};
-  aclTensor* shifted[2];
-  for (int64_t i = 0; i < 2; ++i) {
-    shifted[i] = aclCreateTensor(dims, 3, ACL_FLOAT16, dense, 32 * i, ACL_FORMAT_ND, nullptr, 0,
-                                 both.address());
-  }
-  Call rows;
-  rows.x_at = shifted[0];
-  rows.dx_at = shifted[1];
-  rows.refused(kInvalid, {"inputGradOut", "input"});
-  for (const aclTensor* each : shifted) EXPECT_EQ(aclDestroyTensor(each), 0);
 }
 
 }  // namespace

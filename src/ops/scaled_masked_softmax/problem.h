@@ -14,6 +14,7 @@
 #include "aclnn/acl_meta.h"
 #include "base/status.h"
 #include "base/view.h"
+#include "kernels/cpu/attention_blocks.h"
 
 namespace aclgrad {
 class Launch;
@@ -29,13 +30,8 @@ struct Problem {
   double scale = 1.0;
 };
 
-// How it is cut, from the shape alone: blocks of `rows` neighbouring rows of `heads` heads of
-// `batches` batches. Blocks of heads that share rows of the mask follow each other.
-struct Plan {
-  int64_t batches = 0, heads = 0, rows = 0;                   // of one block
-  int64_t batch_blocks = 0, head_blocks = 0, row_blocks = 0;  // how many of them
-  int64_t blocks() const { return batch_blocks * head_blocks * row_blocks; }
-};
+// How it is cut, from the shape alone.
+using Plan = AttentionBlocks;
 Plan make_plan(const Problem& problem);
 
 // Addresses of one run.

@@ -9,6 +9,7 @@
 #include <cstddef>
 
 #include "base/checked.h"
+#include "kernels/cpu/attention_blocks.h"
 #include "kernels/cpu/cache.h"
 #include "kernels/cpu/lane_count.h"
 #include "kernels/cpu/parallel.h"
@@ -72,35 +73,20 @@ struct Job {
   bool streaming;  // dx does not fit the cache
 };
 
-// `count` steps over the rows, and what each adds to the offset in elements of each tensor.
-struct Steps {
-  int64_t count;
-  int64_t dy, y, mask, dx;
+// Where a row lies, as offsets in elements.
+struct Offsets {
+  int64_t dy = 0, y = 0, mask = 0, dx = 0;
 
-  bool continues(const Steps& inner) const {
-    return dy == inner.count * inner.dy && y == inner.count * inner.y &&
-           mask == inner.count * inner.mask && dx == inner.count * inner.dx;
+  void add(const Offsets& step, int64_t count) {
+    dy += step.dy * count;
+    y += step.y * count;
+    mask += step.mask * count;
+    dx += step.dx * count;
   }
+  bool operator==(const Offsets&) const = default;
 };
-
-// The rows of a block as nested loops, outermost first. Loops that step as one are joined, so that
-// the innermost is a run of rows as long as the strides allow.
-struct Nest {
-  Steps loops[3] = {{1, 0, 0, 0, 0}, {1, 0, 0, 0, 0}, {1, 0, 0, 0, 0}};
-
-  void add_inner(const Steps& steps) {
-    if (steps.count == 1) return;
-    if (loops[2].continues(steps) && loops[2].count != 1) {
-      const int64_t count = loops[2].count * steps.count;
-      loops[2] = steps;
-      loops[2].count = count;
-      return;
-    }
-    loops[0] = loops[1];
-    loops[1] = loops[2];
-    loops[2] = steps;
-  }
-};
+using Nest = AttentionNest<Offsets>;
+using Steps = Nest::Steps;
 
 // Where rows lie: a row's first elements.
 template <class T>
@@ -111,40 +97,27 @@ struct Row {
   T* dx;
   int64_t dy_ahead = 0, y_ahead = 0;  // distance of the row that is to be prefetched meanwhile
 
-  Row moved(const Steps& steps, int64_t count) const {
-    return {dy + count * steps.dy,
-            y + count * steps.y,
-            mask + count * steps.mask,
-            dx + count * steps.dx,
-            dy_ahead,
-            y_ahead};
+  Row moved(const Offsets& step, int64_t count) const {
+    return {dy + count * step.dy, y + count * step.y, mask + count * step.mask,
+            dx + count * step.dx, dy_ahead,           y_ahead};
   }
 };
 
-// The block's first row and its nest.
-template <class T>
-Row<T> locate(const Job& job, int64_t index, Nest& nest) {
+AttentionBlock<Offsets> block_at(const Job& job, int64_t index) {
   const Problem& problem = job.problem;
-  const Plan& plan = job.plan;
-  const auto part = [](int64_t block, int64_t size, int64_t all) {
-    return std::min(size, all - block * size);
+  const auto step = [&](size_t dim) {
+    return Offsets{problem.dy.strides[dim], problem.y.strides[dim], problem.mask.strides[dim],
+                   problem.dx.strides[dim]};
   };
-  // Blocks of heads that share rows of the mask are neighbours.
-  const int64_t head_block = index % plan.head_blocks;
-  const int64_t row_block = index / plan.head_blocks % plan.row_blocks;
-  const int64_t batch_block = index / plan.head_blocks / plan.row_blocks;
-  const auto steps = [&](size_t dim, int64_t count) {
-    return Steps{count, problem.dy.strides[dim], problem.y.strides[dim], problem.mask.strides[dim],
-                 problem.dx.strides[dim]};
-  };
-  nest.add_inner(steps(0, part(batch_block, plan.batches, problem.batches)));
-  nest.add_inner(steps(1, part(head_block, plan.heads, problem.heads)));
-  nest.add_inner(steps(2, part(row_block, plan.rows, problem.rows)));
+  return attention_block<Offsets>(job.plan, {problem.batches, problem.heads, problem.rows},
+                                  {step(0), step(1), step(2)}, index);
+}
+
+template <class T>
+Row<T> row_at(const Job& job, const Offsets& offsets) {
   const Row<T> first{static_cast<const T*>(job.at.dy), static_cast<const T*>(job.at.y),
                      static_cast<const uint8_t*>(job.at.mask), static_cast<T*>(job.at.dx)};
-  return first.moved(steps(0, 0), batch_block * plan.batches)
-      .moved(steps(1, 0), head_block * plan.heads)
-      .moved(steps(2, 0), row_block * plan.rows);
+  return first.moved(offsets, 1);
 }
 
 }  // namespace
@@ -457,8 +430,9 @@ void long_run(const Job& job, const Row<T>& first, const Steps& steps, Stage<T>*
 
 template <class T>
 void block(const Job& job, int64_t index) {
-  Nest nest;
-  const Row<T> first = locate<T>(job, index, nest);
+  const AttentionBlock<Offsets> here = block_at(job, index);
+  const Nest nest(here);
+  const Row<T> first = row_at<T>(job, here.first);
   const Steps& run = nest.loops[2];
   const bool is_small = job.cols <= 2 * kLanes;
   const bool few_lines = job.cols * sizeof(T) < kFewLines * kLineBytes;

@@ -1,13 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ops/scaled_masked_softmax_backward/problem.h"
 
-#include <algorithm>
-#include <string>
-
-#include "base/checked.h"
 #include "base/verbose.h"
 #include "kernels/cpu/target.h"
 #include "ops/scaled_masked_softmax_backward/tree.h"
+#include "tensor/attention_shapes.h"
 #include "tensor/check.h"
 #include "tensor/launch.h"
 #include "tensor/operand.h"
@@ -16,11 +13,6 @@ namespace aclgrad::scaled_masked_softmax_backward {
 namespace {
 
 constexpr const char* kOp = "aclnnScaledMaskedSoftmaxBackward";
-
-// Elements of one block: about 20 us of one core's work, so that a smaller problem is not shared.
-// Rows that follow each other in memory come first: in runs of 8 rows of 16 heads the hardware
-// reads ahead in vain (1.3x the time, 8x16x512x512 on one core of a Zen 4).
-constexpr int64_t kBlock = 65536;
 
 // Everything phase one reads of the arguments.
 struct Inputs {
@@ -50,19 +42,9 @@ Status check_dtypes(const Inputs& in) {
 }
 
 Status check_shapes(const Inputs& in) {
-  if (in.dy.last_dim() > kMaxCols) {
-    return fail(kParamInvalid, "%s: gradOutput has shape %s; expected at most %lld in the last dim",
-                kOp, shape_text(in.dy).c_str(), static_cast<long long>(kMaxCols));
-  }
+  if (Status s = check::attention_cols(kOp, in.dy, kMaxCols)) return s;
   if (Status s = check::same_shape(kOp, in.y, in.dy)) return s;
-  const auto fits = [&](int64_t i) { return in.mask.dim(i) == in.dy.dim(i); };
-  const auto broadcasts = [&](int64_t i) { return fits(i) || in.mask.dim(i) == 1; };
-  if (!broadcasts(0) || !broadcasts(1) || !fits(2) || !fits(3)) {
-    return fail(kParamInvalid,
-                "%s: mask has shape %s; expected the shape of gradOutput %s, where either of the "
-                "first two dims may be 1",
-                kOp, shape_text(in.mask).c_str(), shape_text(in.dy).c_str());
-  }
+  if (Status s = check::attention_mask(kOp, in.mask, in.dy)) return s;
   return check::same_shape(kOp, in.dx, in.dy);
 }
 
@@ -84,38 +66,10 @@ Status check_all(const Arguments& arguments, Inputs& in) {
   return kOk;
 }
 
-// The mask as a view of dx's shape.
-View repeated(View mask, const View& dx) {
-  for (size_t i = 0; i < 2; ++i) {
-    if (mask.dims[i] == 1) mask.strides[i] = 0;
-    mask.dims[i] = dx.dims[i];
-  }
-  return mask;
-}
-
-std::string problem_name(const Problem& problem) {
-  std::string name =
-      std::string("scaled_masked_softmax_backward/") + dtype_short_name(problem.dx.dtype) + "/";
-  for (const int64_t dim : {problem.batches, problem.heads, problem.rows}) {
-    name += std::to_string(dim) + "x";
-  }
-  return name + std::to_string(problem.cols);
-}
-
 }  // namespace
 
 Plan make_plan(const Problem& problem) {
-  // As many neighbouring rows as make a block; if those are all rows, more heads; then batches.
-  const auto share = [](int64_t count, int64_t unit, int64_t& blocks) {
-    const int64_t most = std::max(kBlock / unit, int64_t{1});
-    blocks = ceil_div(count, most);
-    return ceil_div(count, blocks);
-  };
-  Plan plan;
-  plan.rows = share(problem.rows, problem.cols, plan.row_blocks);
-  plan.heads = share(problem.heads, plan.rows * problem.cols, plan.head_blocks);
-  plan.batches = share(problem.batches, plan.heads * plan.rows * problem.cols, plan.batch_blocks);
-  return plan;
+  return cut_attention({problem.batches, problem.heads, problem.rows}, problem.cols);
 }
 
 Status parse(const Arguments& arguments, Launch& launch) {
@@ -139,13 +93,13 @@ Status parse(const Arguments& arguments, Launch& launch) {
   problem.dy = launch.view(dy);
   problem.y = launch.view(y);
   problem.dx = launch.view(dx);
-  problem.mask = repeated(launch.view(mask), problem.dx);
+  problem.mask = repeated_mask(launch.view(mask), problem.dx);
   problem.scale = arguments.scale;
 
   if (aclgrad_verbose()) {
     const auto elements = static_cast<double>(in.dx.numel());
     const auto size = static_cast<double>(dtype_size(in.dx.dtype));
-    launch.describe(problem_name(problem),
+    launch.describe(attention_problem_name("scaled_masked_softmax_backward", problem.dx),
                     3 * size * elements + static_cast<double>(in.mask.numel()),
                     aclgrad_active_target());
   }

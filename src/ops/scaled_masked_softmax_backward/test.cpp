@@ -1,25 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-// ScaledMaskedSoftmaxBackward through the C interface, against the formula in double. Long for its
-// error table, which follows the README row by row, and its views.
+// ScaledMaskedSoftmaxBackward through the C interface, against the formula in double.
 #include <gtest/gtest.h>
 
-#include <cfenv>
 #include <cmath>
 #include <limits>
 #include <string>
 
 #include "aclnnop/aclnn_scaled_masked_softmax_backward.h"
-#include "kernels/cpu/cache.h"
 #include "ops/scaled_masked_softmax_backward/cases.h"
 #include "ops/scaled_masked_softmax_backward/reference.h"
+#include "support/attention.h"
 #include "support/compare.h"
 #include "support/run.h"
+#include "support/same_bits.h"
 #include "support/targets.h"
 #include "support/tensor.h"
-
-#if defined(__SSE__)
-#include <xmmintrin.h>
-#endif
 
 namespace aclgrad::test {
 namespace {
@@ -28,15 +23,7 @@ using scaled_masked_softmax_backward::Reference;
 using scaled_masked_softmax_backward::reference;
 using scaled_masked_softmax_backward::Sizes;
 
-// What a problem may choose; the defaults are the plain case.
-struct Options {
-  aclDataType dtype = ACL_FLOAT;
-  double scale = 0.125;
-  bool over_batches = true, over_heads = true;  // the mask repeats itself
-  Arrangement in = Arrangement::kContiguous;
-  Arrangement mask = Arrangement::kContiguous;
-  Arrangement out = Arrangement::kContiguous;
-};
+using Options = AttentionOptions;
 
 Options all_of(aclDataType dtype) {
   Options options;
@@ -48,17 +35,13 @@ Options all_of(aclDataType dtype) {
 struct Problem {
   Problem(const Dims& dims, const Options& chosen, uint64_t seed = 1)
       : options(chosen),
-        mask_dims({chosen.over_batches ? std::min<int64_t>(dims[0], 1) : dims[0],
-                   chosen.over_heads ? std::min<int64_t>(dims[1], 1) : dims[1], dims[2], dims[3]}),
         dy(dims, chosen.dtype, chosen.in),
         y(dims, chosen.dtype, chosen.in),
-        mask(mask_dims, ACL_BOOL, chosen.mask),
+        mask(mask_dims(dims, chosen), ACL_BOOL, chosen.mask),
         dx(dims, chosen.dtype, chosen.out) {
     dy.fill_normal(seed);
     y.fill_uniform(seed + 1, 0.0, 2.0 / static_cast<double>(std::max<int64_t>(dims[3], 1)));
-    std::vector<double> bytes = integer_values(mask.numel(), seed + 2, -300, 255);
-    for (double& byte : bytes) byte = std::max(byte, 0.0);  // any byte but 0 is true
-    mask.fill(bytes);
+    fill_mask(mask, seed + 2);
   }
 
   aclnnStatus plan(uint64_t* size, aclOpExecutor** executor, aclTensor* out = nullptr) {
@@ -82,7 +65,6 @@ struct Problem {
   }
 
   Options options;
-  Dims mask_dims;
   Tensor dy, y, mask, dx;
 };
 
@@ -129,45 +111,14 @@ TEST(ScaledMaskedSoftmaxBackward, MatchesReferenceWithTheSameBitsOnEveryTargetAn
       Problem problem(dims, all_of(dtype));
       ASSERT_TRUE(problem.run_it().ok());
       problem.expect_right();
-      const std::vector<uint8_t> bits = problem.dx.bits();
-      for_each_target([&](const std::string& name) {
-        problem.dx.poison();
-        ASSERT_TRUE(problem.run_it().ok());
-        expect_same_bits(name, problem.dx.bits(), bits);
-      });
-      for_each_thread_count([&](int threads) {
-        problem.dx.poison();
-        ASSERT_TRUE(problem.run_it().ok());
-        expect_same_bits(std::to_string(threads) + " threads", problem.dx.bits(), bits);
-      });
+      expect_same_bits_everywhere([&] { return problem.run_it(); }, {&problem.dx});
     }
   }
 }
 
 TEST(ScaledMaskedSoftmaxBackward, EveryFormOfMask) {
-  for (const bool over_batches : {false, true}) {
-    for (const bool over_heads : {false, true}) {
-      for (const Arrangement mask : kInputArrangements) {
-        for (const Dims& dims : {Dims{3, 4, 5, 6}, Dims{2, 3, 7, 33}, Dims{3, 40, 1, 16},
-                                 Dims{5, 30, 1, 300}, Dims{2, 9, 30, 160}}) {
-          Options options = all_of(kFloats[dims.back() % 3]);
-          options.over_batches = over_batches;
-          options.over_heads = over_heads;
-          options.mask = mask;
-          SCOPED_TRACE(std::string("mask ") + arrangement_name(mask) + " " +
-                       std::to_string(over_batches) + std::to_string(over_heads) + ", S2 " +
-                       std::to_string(dims.back()));
-          run_and_check(dims, options);
-        }
-      }
-    }
-  }
-}
-
-// Rows that lie dense are read in place, whatever the strides before them.
-bool rows_are_dense(Arrangement arrangement) {
-  return arrangement != Arrangement::kTransposed && arrangement != Arrangement::kReversed &&
-         arrangement != Arrangement::kInnerStrided;
+  for_each_form_of_mask(
+      [](const Dims& dims, const Options& options) { run_and_check(dims, options); });
 }
 
 TEST(ScaledMaskedSoftmaxBackward, EveryStridedViewGivesTheSameBits) {
@@ -218,51 +169,8 @@ TEST(ScaledMaskedSoftmaxBackward, InPlaceOnGradOutputOrYGivesTheSameBits) {
   }
 }
 
-// Rows of `cols` elements in plain memory: a Tensor's guards would take seconds at this size.
-struct Rows {
-  Rows(int64_t count, int64_t length, aclDataType type, int64_t skipped, uint64_t seed)
-      : cols(length),
-        dtype(type),
-        lead(skipped),
-        elements(static_cast<size_t>(count * length + 2 * skipped)),
-        memory(bytes()) {
-    Tensor pattern({65521}, type);
-    type == ACL_BOOL ? pattern.fill_integers(seed, 0, 1) : pattern.fill_normal(seed);
-    content = pattern.bits();
-    while (content.size() < bytes()) {
-      const size_t more = std::min(content.size(), bytes() - content.size());
-      content.resize(content.size() + more);
-      std::memcpy(&content[content.size() - more], content.data(), more);
-    }
-    content.resize(bytes());
-    require(aclrtMemcpy(memory.get(), bytes(), content.data(), bytes(), ACL_MEMCPY_HOST_TO_DEVICE),
-            "aclrtMemcpy");
-  }
-  size_t bytes() const { return elements * dtype_size(dtype); }
-  // [1, 1, count, cols] from row `first` on.
-  aclTensor* slice(int64_t first, int64_t count) const {
-    const int64_t dims[] = {1, 1, count, cols};
-    const int64_t strides[] = {count * cols, count * cols, cols, 1};
-    return aclCreateTensor(dims, 4, dtype, strides, lead + first * cols, ACL_FORMAT_ND, nullptr, 0,
-                           memory.get());
-  }
-  std::vector<uint8_t> now() const {
-    std::vector<uint8_t> out(bytes());
-    require(aclrtMemcpy(out.data(), bytes(), memory.get(), bytes(), ACL_MEMCPY_DEVICE_TO_HOST),
-            "aclrtMemcpy");
-    return out;
-  }
-
-  int64_t cols;
-  aclDataType dtype;
-  int64_t lead;  // elements before and behind
-  size_t elements;
-  DeviceMemory memory;
-  std::vector<uint8_t> content;  // at first
-};
-
-Outcome run_slice(const Rows& dy, const Rows& y, const Rows& mask, const Rows& out, int64_t first,
-                  int64_t out_first, int64_t count) {
+Outcome run_slice(const PlainRows& dy, const PlainRows& y, const PlainRows& mask,
+                  const PlainRows& out, int64_t first, int64_t out_first, int64_t count) {
   aclTensor* tensors[] = {dy.slice(first, count), y.slice(first, count), mask.slice(first, count),
                           out.slice(out_first, count)};
   const Outcome outcome = run(
@@ -285,25 +193,20 @@ TEST(ScaledMaskedSoftmaxBackward, AnOutputLargerThanTheCacheHasTheBitsOfItsRows)
 #endif
   for (const int64_t cols : widths) {
     for (const aclDataType dtype : kFloats) {
-      const auto row_bytes = static_cast<int64_t>(dtype_size(dtype)) * cols;
-      int64_t count = 100;
-      while (!outputs_should_stream(count * row_bytes) && count * row_bytes < (64 << 20)) ++count;
+      const int64_t count = rows_beyond_the_cache(cols, dtype);
       for (const int64_t lead : {0, 3}) {
         SCOPED_TRACE(std::string(dtype_short_name(dtype)) + ", S2 " + std::to_string(cols) +
                      ", offset " + std::to_string(lead));
-        const Rows dy(count, cols, dtype, 0, 1), y(count, cols, dtype, 0, 2);
-        const Rows mask(count, cols, ACL_BOOL, 0, 3), out(count, cols, dtype, lead, 4);
+        const PlainRows dy(count, cols, dtype, 0, 1), y(count, cols, dtype, 0, 2);
+        const PlainRows mask(count, cols, ACL_BOOL, 0, 3), out(count, cols, dtype, lead, 4);
         const Outcome outcome = run_slice(dy, y, mask, out, 0, 0, count);
         ASSERT_TRUE(outcome.ok()) << outcome;
         const std::vector<uint8_t> bits = out.now();
-        const auto guard = static_cast<std::ptrdiff_t>(out.lead * row_bytes / cols);
-        EXPECT_TRUE(std::equal(bits.begin(), bits.begin() + guard, out.content.begin()));
-        EXPECT_TRUE(std::equal(bits.end() - guard, bits.end(), out.content.end() - guard));
-        const Rows few(50, cols, dtype, 0, 5);
+        EXPECT_TRUE(out.guards_intact(bits));
+        const PlainRows few(50, cols, dtype, 0, 5);
         for (const int64_t first : {int64_t{0}, count / 2 + 1, count - 50}) {
           ASSERT_TRUE(run_slice(dy, y, mask, few, first, 0, 50).ok());
-          const auto at = bits.begin() + guard + first * row_bytes;
-          expect_same_bits("rows", std::vector<uint8_t>(at, at + 50 * row_bytes), few.now());
+          expect_same_bits("rows", out.rows_of(bits, first, 50), few.now());
         }
         if (lead == 0) {
           ASSERT_TRUE(run_slice(dy, y, mask, y, 0, 0, count).ok());
@@ -431,30 +334,11 @@ TEST(ScaledMaskedSoftmaxBackward, TheCallersFloatingPointEnvironmentHasNoInfluen
   Problem problem({2, 3, 11, 41}, options);
   problem.y.fill_uniform(9, 0.0, 1e-6);  // subnormal in FP16
   ASSERT_TRUE(problem.run_it().ok());
-  const std::vector<uint8_t> bits = problem.dx.bits();
-  for (const int mode : {FE_UPWARD, FE_DOWNWARD, FE_TOWARDZERO}) {
-    problem.dx.poison();
-    std::fesetround(mode);
-    const Outcome outcome = problem.run_it();
-    EXPECT_EQ(std::fegetround(), mode);
-    std::fesetround(FE_TONEAREST);
-    ASSERT_TRUE(outcome.ok());
-    expect_same_bits("rounding", problem.dx.bits(), bits);
-  }
-#if defined(__SSE__)
+  expect_same_bits_in_every_float_mode([&] { return problem.run_it(); }, {&problem.dx});
   Problem tiny({2, 3, 11, 41}, Options());
   tiny.dy.fill_normal(7, 0.0, 1e-38);
   ASSERT_TRUE(tiny.run_it().ok());
-  const std::vector<uint8_t> kept = tiny.dx.bits();
-  tiny.dx.poison();
-  const unsigned saved = _mm_getcsr();
-  _mm_setcsr(saved | 0x8040u);  // flush to zero, denormals are zero
-  const Outcome outcome = tiny.run_it();
-  EXPECT_EQ(_mm_getcsr() & 0x8040u, 0x8040u);
-  _mm_setcsr(saved);
-  ASSERT_TRUE(outcome.ok());
-  expect_same_bits("flush to zero", tiny.dx.bits(), kept);
-#endif
+  expect_same_bits_in_every_float_mode([&] { return tiny.run_it(); }, {&tiny.dx});
 }
 
 // The gradient against central differences of L = sum(dy * softmax(mask ? -3 : scale * x)).
@@ -490,164 +374,6 @@ TEST(ScaledMaskedSoftmaxBackward, FiniteDifferences) {
     down[i] -= kStep;
     EXPECT_NEAR(problem.dx.values()[i], (loss(up) - loss(down)) / (2 * kStep), 1e-6);
   }
-}
-
-// Arguments of phase one, any of which a row of the error table replaces.
-struct Call {
-  Tensor dy{{2, 3, 4, 5}, ACL_FLOAT}, y{{2, 3, 4, 5}, ACL_FLOAT}, mask{{2, 1, 4, 5}, ACL_BOOL};
-  Tensor dx{{2, 3, 4, 5}, ACL_FLOAT};
-  const aclTensor *dy_at = dy.handle(), *y_at = y.handle(), *mask_at = mask.handle();
-  const aclTensor* dx_at = dx.handle();
-  bool fix_triu_mask = false;
-
-  aclnnStatus plan(uint64_t* size, aclOpExecutor** executor) const {
-    return aclnnScaledMaskedSoftmaxBackwardGetWorkspaceSize(
-        dy_at, y_at, mask_at, 1.0, fix_triu_mask, const_cast<aclTensor*>(dx_at), size, executor);
-  }
-  void refused(aclnnStatus status, std::initializer_list<std::string> substrings) const {
-    SCOPED_TRACE(*substrings.begin());
-    expect_refused([&](uint64_t* size, aclOpExecutor** executor) { return plan(size, executor); },
-                   status, substrings);
-  }
-};
-using Parameter = const aclTensor* Call::*;
-
-constexpr aclnnStatus kNull = 161001, kInvalid = 161002;
-constexpr const char* kOp = "aclnnScaledMaskedSoftmaxBackward: ";
-constexpr std::pair<Parameter, const char*> kParameters[] = {{&Call::dy_at, "gradOutput"},
-                                                             {&Call::y_at, "y"},
-                                                             {&Call::mask_at, "mask"},
-                                                             {&Call::dx_at, "out"}};
-
-void refused_with(Parameter parameter, const Tensor& tensor,
-                  std::initializer_list<std::string> substrings) {
-  Call call;
-  call.*parameter = tensor.handle();
-  call.refused(kInvalid, substrings);
-}
-
-TEST(ScaledMaskedSoftmaxBackward, ErrorTableNullAndHandles) {
-  for (const auto& [parameter, name] : kParameters) {
-    Call call;
-    call.*parameter = nullptr;
-    call.refused(kNull, {std::string(kOp) + name, "null"});
-  }
-  Call call;
-  uint64_t size = 7;
-  aclOpExecutor* executor = nullptr;
-  EXPECT_EQ(call.plan(nullptr, &executor), kNull);
-  EXPECT_EQ(executor, nullptr);
-  expect_message(take_message(), {kOp, "workspaceSize"});
-  EXPECT_EQ(call.plan(&size, nullptr), kNull);
-  EXPECT_EQ(size, 7u);
-  expect_message(take_message(), {kOp, "executor"});
-  const IntArray array({1});
-  for (const auto& [parameter, name] : kParameters) {
-    Call wrong;
-    wrong.*parameter = reinterpret_cast<const aclTensor*>(array.handle());
-    wrong.refused(kInvalid, {std::string(kOp) + name, "aclIntArray"});
-    Tensor dead({2, 3, 4, 5}, ACL_FLOAT);
-    wrong.*parameter = dead.handle();
-    dead.destroy_handle();
-    wrong.refused(kInvalid, {std::string(kOp) + name, "destroyed"});
-  }
-}
-
-TEST(ScaledMaskedSoftmaxBackward, ErrorTableDtypesFormatsAndRanks) {
-  const Dims dims = {2, 3, 4, 5};
-  refused_with(&Call::dy_at, Tensor(dims, ACL_DOUBLE), {kOp, "gradOutput", "DOUBLE", "FLOAT"});
-  refused_with(&Call::y_at, Tensor(dims, ACL_FLOAT16), {kOp, "y", "FLOAT16", "FLOAT"});
-  refused_with(&Call::mask_at, Tensor(dims, ACL_UINT8), {kOp, "mask", "UINT8", "BOOL"});
-  refused_with(&Call::dx_at, Tensor(dims, ACL_BF16), {kOp, "out", "BFLOAT16", "FLOAT"});
-  for (const auto& [parameter, name] : kParameters) {
-    for (const aclFormat format : {ACL_FORMAT_NC1HWC0, ACL_FORMAT_FRACTAL_Z, ACL_FORMAT_FRACTAL_NZ,
-                                   ACL_FORMAT_NDC1HWC0, ACL_FORMAT_NC1HWC0_C04}) {
-      Call call;
-      const Tensor& original = parameter == &Call::mask_at ? call.mask : call.dx;
-      aclTensor* other = original.make_handle(format);
-      call.*parameter = other;
-      call.refused(kInvalid, {std::string(kOp) + name, "format"});
-      EXPECT_EQ(aclDestroyTensor(other), 0);
-    }
-    const aclDataType dtype = parameter == &Call::mask_at ? ACL_BOOL : ACL_FLOAT;
-    for (const Dims& wrong : {Dims{}, Dims{4, 5}, Dims{6, 4, 5}, Dims{1, 2, 3, 4, 5}, Dims(9, 1)}) {
-      refused_with(parameter, Tensor(wrong, dtype), {std::string(kOp) + name, "4"});
-    }
-  }
-  for (const aclFormat format : {ACL_FORMAT_NCHW, ACL_FORMAT_NHWC, ACL_FORMAT_UNDEFINED}) {
-    Call call;
-    aclTensor* other = call.dy.make_handle(format);
-    call.dy_at = other;
-    call.refused(0, {""});
-    EXPECT_EQ(aclDestroyTensor(other), 0);
-  }
-}
-
-TEST(ScaledMaskedSoftmaxBackward, ErrorTableShapesAndFixTriuMask) {
-  refused_with(&Call::dy_at, Tensor({1, 1, 1, 4097}, ACL_FLOAT),
-               {kOp, "gradOutput", "[1,1,1,4097]", "4096"});
-  refused_with(&Call::y_at, Tensor({2, 3, 5, 4}, ACL_FLOAT), {kOp, "y", "[2,3,5,4]", "[2,3,4,5]"});
-  for (const Dims& dims : {Dims{3, 3, 4, 5}, Dims{2, 2, 4, 5}, Dims{2, 3, 1, 5}, Dims{2, 3, 4, 1},
-                           Dims{0, 3, 4, 5}, Dims{1, 1, 5, 4}}) {
-    refused_with(&Call::mask_at, Tensor(dims, ACL_BOOL), {kOp, "mask has shape", "[2,3,4,5]"});
-  }
-  refused_with(&Call::dx_at, Tensor({2, 3, 4, 6}, ACL_FLOAT),
-               {kOp, "out", "[2,3,4,6]", "[2,3,4,5]"});
-  const int64_t huge[] = {int64_t{1} << 40, int64_t{1} << 40, 4, 5}, still[] = {0, 0, 0, 0};
-  Call many;
-  aclTensor* endless =
-      aclCreateTensor(huge, 4, ACL_FLOAT, still, 0, ACL_FORMAT_ND, huge, 0, nullptr);
-  aclTensor* endless_mask =
-      aclCreateTensor(huge, 4, ACL_BOOL, still, 0, ACL_FORMAT_ND, huge, 0, nullptr);
-  many.dy_at = many.y_at = many.dx_at = endless;
-  many.mask_at = endless_mask;
-  many.refused(kInvalid, {kOp, "gradOutput"});
-  EXPECT_EQ(aclDestroyTensor(endless) + aclDestroyTensor(endless_mask), 0);
-  Call triangle;
-  triangle.fix_triu_mask = true;
-  triangle.refused(kInvalid, {kOp, "fixTriuMask", "true", "false"});
-  const Tensor too_wide({1, 1, 1, 4097}, ACL_FLOAT);
-  triangle.dy_at = too_wide.handle();
-  triangle.refused(kInvalid, {kOp, "4097"});  // fixTriuMask is looked at last
-}
-
-// fixTriuMask comes behind the bounds of views and their overlap too.
-TEST(ScaledMaskedSoftmaxBackward, FixTriuMaskIsTheLastCheck) {
-  Call call;
-  call.fix_triu_mask = true;
-  const Dims dims = {2, 3, 4, 5}, far = {1000000, 20, 5, 1};
-  aclTensor* const beyond = aclCreateTensor(dims.data(), 4, ACL_FLOAT, far.data(), 0, ACL_FORMAT_ND,
-                                            nullptr, 0, call.dx.address());
-  call.dx_at = beyond;
-  call.refused(kInvalid, {kOp, "out", "allocation"});
-  EXPECT_EQ(aclDestroyTensor(beyond), 0);
-  const Tensor overlapping(dims, ACL_FLOAT, Dims{60, 20, 1, 1});
-  call.dx_at = overlapping.handle();
-  call.refused(kInvalid, {kOp, "out", "two indices at one address"});
-  call.dx_at = call.dx.handle();
-  call.refused(kInvalid, {kOp, "fixTriuMask", "true", "false"});
-}
-
-TEST(ScaledMaskedSoftmaxBackward, ErrorTableOverlap) {
-  Call call;
-  call.dx_at = call.dy_at;
-  call.refused(0, {""});  // the permitted in-place uses
-  call.dx_at = call.y_at;
-  call.refused(0, {""});
-  Call shifted;
-  const Dims strides = strides_of({2, 3, 4, 5}, Arrangement::kContiguous);
-  const Tensor memory({2, 3, 4, 6}, ACL_FLOAT);
-  const auto view = [&](int64_t offset) {
-    const Dims dims = {2, 3, 4, 5};
-    return aclCreateTensor(dims.data(), 4, ACL_FLOAT, strides.data(), offset, ACL_FORMAT_ND,
-                           nullptr, 0, memory.address());
-  };
-  aclTensor *in = view(0), *out = view(1);
-  shifted.y_at = in;
-  shifted.dx_at = out;
-  shifted.refused(kInvalid, {kOp, "out", "y"});
-  EXPECT_EQ(aclDestroyTensor(in) + aclDestroyTensor(out), 0);
-  refused_with(&Call::dx_at, Tensor({2, 3, 4, 5}, ACL_FLOAT, Dims{60, 20, 1, 1}), {kOp, "out"});
 }
 
 }  // namespace

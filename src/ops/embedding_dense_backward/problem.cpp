@@ -99,7 +99,8 @@ double bytes_moved(const Problem& problem) {
   const auto size = [](const View& view) { return static_cast<double>(dtype_size(view.dtype)); };
   const auto rows = static_cast<double>(problem.rows);
   const auto cols = static_cast<double>(problem.cols);
-  return rows * (cols * size(problem.dy) + size(problem.indices)) +
+  return rows * cols * size(problem.dy) +
+         static_cast<double>(problem.indices.numel()) * size(problem.indices) +
          static_cast<double>(problem.table_rows) * cols * size(problem.dw);
 }
 

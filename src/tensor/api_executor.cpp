@@ -133,7 +133,13 @@ Status do_nothing(const char* function) {
 }  // namespace
 }  // namespace aclgrad
 
-using namespace aclgrad;
+// One by one: the table `tensors` of the namespace would be hidden by the parameters of that name.
+using aclgrad::destroy_executor;
+using aclgrad::do_nothing;
+using aclgrad::make_repeatable;
+using aclgrad::set_address;
+using aclgrad::set_list_address;
+using aclgrad::Which;
 
 aclnnStatus aclSetAclOpExecutorRepeatable(aclOpExecutor* executor) {
   return make_repeatable(__func__, executor);

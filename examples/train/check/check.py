@@ -61,9 +61,10 @@ class Recorded:
         self.choices = torch.from_numpy(choices).reshape(steps, self.size["blocks"], -1)
         flat = torch.from_numpy(numpy.fromfile(folder / "rounded.bin", numpy.int16))
         # Of each step: keys and values of each block, all tokens and then all windows.
-        calls = [2 * self.size["blocks"] * (len(self.bytes[0]) + len(Windows(self.size, each).starts))
-                 for each in self.ends]
-        self.rounded = flat.view(torch.bfloat16).reshape(-1, self.size["width"]).split(calls)
+        calls = 2 * self.size["blocks"]
+        rows = [calls * (len(self.bytes[0]) + len(Windows(self.size, each).starts))
+                for each in self.ends]
+        self.rounded = flat.view(torch.bfloat16).reshape(-1, self.size["width"]).split(rows)
 
     def _bytes(self, name):
         return torch.from_numpy(numpy.fromfile(self.folder / name, numpy.uint8).astype(numpy.int64))

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # add_operator(name): the fixed files of src/ops/<name> become part of libopapi, a test program and a
-# part of the bench. Nothing else in the tree needs to know the operator. Tests that go over all
-# operators read the global property ACLGRAD_OPERATORS.
+# part of the bench; the error table may have a file of its own, error_test.cpp. Nothing else in the
+# tree needs to know the operator. Tests that go over all operators read the global property
+# ACLGRAD_OPERATORS.
 
 set(ACLGRAD_OPERATOR_ROLES
   README.md problem.h problem.cpp api.cpp tree.h cpu.cpp reference.h cases.h test.cpp bench.cpp)

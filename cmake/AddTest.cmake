@@ -2,6 +2,7 @@
 # add_aclgrad_test(name sources...): a GoogleTest program against the three libraries, run by ctest.
 # register_test(name command...): any other test. register_oracle_test(name command...): one that
 # needs PyTorch; it finds the python in the environment variable ACLGRAD_ORACLE_PYTHON.
+# list_operators(...): a table of what every operator brings for a test of all of them.
 # Programs see include/, src/ (reference.h, cases.h, white-box neighbours) and tests/ ("support/...").
 
 # Where the kernel randomises mappings by 32 bits ThreadSanitizer dies at start; where setarch is not
@@ -48,15 +49,50 @@ function(register_oracle_test name)
   endif()
 endfunction()
 
+function(use_aclgrad_libraries name)
+  target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR}/src
+    ${PROJECT_SOURCE_DIR}/tests ${PROJECT_BINARY_DIR}/tests)
+  target_link_libraries(${name} PRIVATE aclgrad_settings opapi nnopbase ascendcl)
+endfunction()
+
 function(add_aclgrad_program name)
   add_executable(${name} ${ARGN})
-  target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR}/src
-    ${PROJECT_SOURCE_DIR}/tests)
-  target_link_libraries(${name} PRIVATE aclgrad_settings opapi nnopbase ascendcl)
+  use_aclgrad_libraries(${name})
 endfunction()
 
 function(add_aclgrad_test name)
   add_aclgrad_program(${name} ${ARGN})
   target_link_libraries(${name} PRIVATE GTest::gtest_main hwy::hwy)
   register_test(${name} ${ACLGRAD_TEST_LAUNCHER} $<TARGET_FILE:${name}>)
+endfunction()
+
+# list_operators(folder include namespace result prefix arguments): an operator's file in `folder`
+# defines `result prefix<operator>(arguments)`. Writes operators.h, which includes `include`, declares
+# them and has them in the table kOperators; sets OPERATOR_SOURCES to the files.
+function(list_operators folder include namespace result prefix arguments)
+  get_property(operators GLOBAL PROPERTY ACLGRAD_OPERATORS)
+  set(sources "")
+  set(declarations "")
+  set(rows "")
+  foreach(operator IN LISTS operators)
+    set(source ${CMAKE_CURRENT_SOURCE_DIR}/${folder}/${operator}.cpp)
+    if(NOT EXISTS ${source})
+      message(WARNING "operator ${operator} lacks ${source}")
+      continue()
+    endif()
+    list(APPEND sources ${source})
+    string(APPEND declarations "${result} ${prefix}${operator}(${arguments});\n")
+    string(APPEND rows "    ${prefix}${operator},\n")
+  endforeach()
+  file(CONFIGURE OUTPUT ${CMAKE_CURRENT_BINARY_DIR}/operators.h @ONLY CONTENT
+"// The operators of src/ops/CMakeLists.txt.
+#pragma once
+#include \"@include@\"
+namespace @namespace@ {
+@declarations@
+inline constexpr @result@ (*kOperators[])(@arguments@) = {
+@rows@};
+}  // namespace @namespace@
+")
+  set(OPERATOR_SOURCES ${sources} PARENT_SCOPE)
 endfunction()

@@ -42,17 +42,6 @@ struct Attempt {
   }
 };
 
-using DrawAttempt = Attempt (*)(Random&);
-Attempt draw_layer_norm(Random& random);
-Attempt draw_embedding(Random& random);
-Attempt draw_layer_norm_backward(Random& random);
-Attempt draw_embedding_dense_backward(Random& random);
-Attempt draw_scaled_masked_softmax_backward(Random& random);
-Attempt draw_scaled_masked_softmax(Random& random);
-Attempt draw_grouped_bias_add_grad(Random& random);
-Attempt draw_nsa_compress_grad(Random& random);
-Attempt draw_nsa_compress(Random& random);
-
 // The ways to break a tensor argument that every operator refuses alike: absent, dead, private
 // format, a dtype nobody takes, too many dims. Returns the handle to pass in its place and sets
 // what is to be expected; the handle lives as long as `kept`.

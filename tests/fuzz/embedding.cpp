@@ -2,7 +2,7 @@
 #include <algorithm>
 
 #include "aclnnop/aclnn_embedding.h"
-#include "fuzz/attempt.h"
+#include "fuzz/operators.h"
 #include "ops/embedding/reference.h"
 #include "support/compare.h"
 

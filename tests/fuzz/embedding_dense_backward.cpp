@@ -3,7 +3,7 @@
 #include <limits>
 
 #include "aclnnop/aclnn_embedding_dense_backward.h"
-#include "fuzz/attempt.h"
+#include "fuzz/operators.h"
 #include "ops/embedding_dense_backward/reference.h"
 #include "support/compare.h"
 

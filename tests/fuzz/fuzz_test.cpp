@@ -12,7 +12,7 @@
 #include <string>
 
 #include "acl/acl.h"
-#include "fuzz/attempt.h"
+#include "fuzz/operators.h"
 #include "support/compare.h"
 #include "support/targets.h"
 
@@ -25,16 +25,6 @@ struct Options {
   int64_t count = -1;  // no limit
 };
 Options options;
-
-constexpr DrawAttempt kOperators[] = {draw_layer_norm,
-                                      draw_layer_norm_backward,
-                                      draw_embedding,
-                                      draw_embedding_dense_backward,
-                                      draw_scaled_masked_softmax,
-                                      draw_scaled_masked_softmax_backward,
-                                      draw_grouped_bias_add_grad,
-                                      draw_nsa_compress,
-                                      draw_nsa_compress_grad};
 
 void expect_refused(const Attempt& attempt) {
   test::expect_refused(attempt.plan, attempt.status, {attempt.function + ": ", attempt.named});

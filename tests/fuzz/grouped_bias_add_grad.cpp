@@ -3,6 +3,7 @@
 
 #include "aclnnop/aclnn_grouped_bias_add_grad.h"
 #include "fuzz/drawn_tensors.h"
+#include "fuzz/operators.h"
 #include "ops/grouped_bias_add_grad/reference.h"
 #include "support/compare.h"
 

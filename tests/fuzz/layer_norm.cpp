@@ -4,7 +4,7 @@
 #include <numeric>
 
 #include "aclnnop/aclnn_layer_norm.h"
-#include "fuzz/attempt.h"
+#include "fuzz/operators.h"
 #include "ops/layer_norm/reference.h"
 #include "support/compare.h"
 

@@ -2,7 +2,7 @@
 #include <numeric>
 
 #include "aclnnop/aclnn_layer_norm_backward.h"
-#include "fuzz/attempt.h"
+#include "fuzz/operators.h"
 #include "ops/layer_norm_backward/reference.h"
 #include "support/compare.h"
 

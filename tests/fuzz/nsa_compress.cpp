@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "aclnnop/aclnn_nsa_compress.h"
+#include "fuzz/operators.h"
 #include "fuzz/windows.h"
 #include "ops/nsa_compress/reference.h"
 #include "support/compare.h"

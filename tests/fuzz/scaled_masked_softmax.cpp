@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "aclnnop/aclnn_scaled_masked_softmax.h"
 #include "fuzz/attention.h"
+#include "fuzz/operators.h"
 #include "ops/scaled_masked_softmax/reference.h"
 #include "support/compare.h"
 

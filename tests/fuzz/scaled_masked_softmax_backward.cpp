@@ -3,6 +3,7 @@
 
 #include "aclnnop/aclnn_scaled_masked_softmax_backward.h"
 #include "fuzz/attention.h"
+#include "fuzz/operators.h"
 #include "ops/scaled_masked_softmax_backward/reference.h"
 #include "support/compare.h"
 

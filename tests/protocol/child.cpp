@@ -21,7 +21,7 @@ namespace {
 
 // Every operator once; prints whether the plan's phases went well.
 int run_all() {
-  for (size_t row = 0; row < kSmallProblems; ++row) {
+  for (size_t row = 0; row < small_problem_count(); ++row) {
     for (const Arrangement arrangement : {Arrangement::kContiguous, Arrangement::kInnerStrided}) {
       const Planned planned(row, arrangement);
       const int status = planned.execute();
@@ -48,11 +48,12 @@ int settings() {
 
 // Phase two alone: with launch blocking the result is there and a data error is its status.
 int blocking() {
-  const std::vector<uint8_t> expected = expected_result(1);
-  const Planned good(1);
+  const size_t embedding = small_problem_row("EmbeddingDenseBackward");
+  const std::vector<uint8_t> expected = expected_result(embedding);
+  const Planned good(embedding);
   const int good_status = good.execute();
   const bool done = good.problem.result() == expected;
-  const Planned bad(1);
+  const Planned bad(embedding);
   bad.problem.tensors[1]->fill_constant(99);
   const int bad_status = bad.execute();
   const std::string message = take_message();

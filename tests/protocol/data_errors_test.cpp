@@ -8,13 +8,14 @@
 namespace aclgrad::test {
 namespace {
 
-constexpr size_t kEmbedding = 1;
 constexpr int kDataError = ACL_ERROR_RT_AICORE_EXCEPTION;
+
+size_t embedding() { return small_problem_row("EmbeddingDenseBackward"); }
 
 // An embedding gradient whose indices hold one value that names no row.
 class BadCall {
  public:
-  explicit BadCall(int64_t value, aclrtStream on) : planned_(kEmbedding) {
+  explicit BadCall(int64_t value, aclrtStream on) : planned_(embedding()) {
     planned_.problem.tensors[1]->fill({6, 1, 1, static_cast<double>(value), 3, 6, 6, 2, 5, 1});
     EXPECT_EQ(planned_.execute(on), kOk) << take_message();
   }
@@ -108,7 +109,7 @@ TEST_F(DataErrors, TheFirstTasksIsNamedTheRestCounted) {
 TEST_F(DataErrors, BelongToTheirStream) {
   const BadCall bad(99, own.get());
   OwnStream other;
-  const Planned good(kEmbedding);
+  const Planned good(embedding());
   ASSERT_EQ(good.execute(other.get()), kOk);
   EXPECT_EQ(aclrtSynchronizeStream(other.get()), ACL_SUCCESS);
   expect_reported(aclrtSynchronizeStream(own.get()), {"99"});
@@ -139,31 +140,31 @@ TEST_F(DataErrors, DestroyingTheStreamReportsThem) {
 
 TEST_F(DataErrors, LaterWorkRuns) {
   const BadCall bad(99, own.get());
-  const Planned good(kEmbedding);
+  const Planned good(embedding());
   ASSERT_EQ(good.execute(own.get()), kOk);
   expect_reported(aclrtSynchronizeStream(own.get()), {"99"});
-  EXPECT_TRUE(good.problem.result() == expected_result(kEmbedding));
+  EXPECT_TRUE(good.problem.result() == expected_result(embedding()));
 }
 
 TEST_F(DataErrors, OfGroupEnds) {
   struct Row {
-    size_t problem;
+    std::string problem;
     std::vector<double> ends;
     std::string position;
     std::string value;
   };
   const Row rows[] = {
-      {3, {3, 2, 10, 12}, "1", "2"},    // decreases
-      {3, {-1, 3, 10, 12}, "0", "-1"},  // negative
-      {3, {3, 3, 10, 11}, "3", "11"},   // misses the last row
-      {3, {3, 3, 10, 13}, "3", "13"},   // beyond the last row
-      {3, {3, 3, 3000000000.0, 12}, "2", "3000000000"},
-      {4, {3, -1, 7, 2}, "1", "-1"},
-      {4, {3, 0, 7, 1}, "3", "11"},
+      {"GroupedBiasAddGrad", {3, 2, 10, 12}, "1", "2"},    // decreases
+      {"GroupedBiasAddGrad", {-1, 3, 10, 12}, "0", "-1"},  // negative
+      {"GroupedBiasAddGrad", {3, 3, 10, 11}, "3", "11"},   // misses the last row
+      {"GroupedBiasAddGrad", {3, 3, 10, 13}, "3", "13"},   // beyond the last row
+      {"GroupedBiasAddGrad", {3, 3, 3000000000.0, 12}, "2", "3000000000"},
+      {"GroupedBiasAddGradV2", {3, -1, 7, 2}, "1", "-1"},
+      {"GroupedBiasAddGradV2", {3, 0, 7, 1}, "3", "11"},
   };
   for (const Row& row : rows) {
     SCOPED_TRACE(row.position + " " + row.value);
-    const Planned planned(row.problem);
+    const Planned planned(small_problem_row(row.problem));
     planned.problem.tensors[1]->fill(row.ends);
     ASSERT_EQ(planned.execute(own.get()), kOk) << take_message();
     EXPECT_EQ(aclrtSynchronizeStream(own.get()), kDataError);

@@ -240,7 +240,7 @@ TEST_P(Memory, FreedWhileTheWorkWaits) {
   expect_done(planned, expected());
 }
 
-INSTANTIATE_TEST_SUITE_P(All, Memory, ::testing::Range(size_t{0}, kSmallProblems), row_name);
+INSTANTIATE_TEST_SUITE_P(All, Memory, ::testing::Range(size_t{0}, small_problem_count()), row_name);
 
 }  // namespace
 }  // namespace aclgrad::test

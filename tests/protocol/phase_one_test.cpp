@@ -150,7 +150,8 @@ TEST_P(PhaseOne, AnUnusedExecutorIsDestroyed) {
   expect_consumed(planned);
 }
 
-INSTANTIATE_TEST_SUITE_P(All, PhaseOne, ::testing::Range(size_t{0}, kSmallProblems), row_name);
+INSTANTIATE_TEST_SUITE_P(All, PhaseOne, ::testing::Range(size_t{0}, small_problem_count()),
+                         row_name);
 
 }  // namespace
 }  // namespace aclgrad::test

@@ -107,7 +107,7 @@ TEST_P(PhaseTwo, ForeignExecutor) {
 }
 
 TEST_P(PhaseTwo, ExecutorOfAnotherOperator) {
-  for (size_t other = 0; other < kSmallProblems; ++other) {
+  for (size_t other = 0; other < small_problem_count(); ++other) {
     if (other == row()) continue;
     const Planned planned(row());
     const SmallProblem wrong = make_small_problem(other);
@@ -301,7 +301,8 @@ TEST_P(PhaseTwo, NullStreamWithoutADevice) {
   EXPECT_TRUE(planned.problem.outputs_untouched());
 }
 
-INSTANTIATE_TEST_SUITE_P(All, PhaseTwo, ::testing::Range(size_t{0}, kSmallProblems), row_name);
+INSTANTIATE_TEST_SUITE_P(All, PhaseTwo, ::testing::Range(size_t{0}, small_problem_count()),
+                         row_name);
 
 }  // namespace
 }  // namespace aclgrad::test

@@ -41,7 +41,7 @@ std::vector<std::string> lines_of(const std::string& text) {
 void expect_all_ran(const ChildResult& child) {
   EXPECT_EQ(child.exit_code, 0) << child.err;
   const std::vector<std::string> lines = lines_of(child.out);
-  EXPECT_EQ(lines.size(), 2 * kSmallProblems) << child.out;
+  EXPECT_EQ(lines.size(), 2 * small_problem_count()) << child.out;
   for (const std::string& line : lines) {
     EXPECT_TRUE(line.size() > 4 && line.substr(line.size() - 4) == " 0 0") << line;
   }
@@ -59,7 +59,7 @@ TEST(Process, VerboseLines) {
         run_child("run_all", {"ACLGRAD_VERBOSE=1", "ACLGRAD_TARGET=" + target});
     expect_all_ran(child);
     const std::vector<std::string> lines = lines_of(child.err);
-    ASSERT_EQ(lines.size(), 2 * kSmallProblems) << child.err;
+    ASSERT_EQ(lines.size(), 2 * small_problem_count()) << child.err;
     for (size_t i = 0; i < lines.size(); ++i) {
       const std::string folder = make_small_problem(i / 2).folder;
       const std::regex grammar("aclgrad: " + folder + "/(f32|f16|bf16)/[0-9]+(x[0-9]+)*[^ ]* cpu " +

@@ -217,7 +217,8 @@ TEST_P(Repeatable, TheEndOfExecutors) {
   EXPECT_EQ(aclSetAclOpExecutorRepeatable(planned.executor), kInner);
 }
 
-INSTANTIATE_TEST_SUITE_P(All, Repeatable, ::testing::Range(size_t{0}, kSmallProblems), row_name);
+INSTANTIATE_TEST_SUITE_P(All, Repeatable, ::testing::Range(size_t{0}, small_problem_count()),
+                         row_name);
 
 }  // namespace
 }  // namespace aclgrad::test

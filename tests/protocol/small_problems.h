@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // A small valid call of each operator function, all in one table: what holds for every operator is
-// tested on every row of it.
+// tested on every row of it. The rows come from small_problems/<operator>.cpp.
 #ifndef ACLGRAD_TESTS_PROTOCOL_SMALL_PROBLEMS_H_
 #define ACLGRAD_TESTS_PROTOCOL_SMALL_PROBLEMS_H_
 
 #include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "support/run.h"
@@ -77,15 +78,29 @@ struct SmallProblem {
   }
 };
 
-inline constexpr size_t kSmallProblems = 11;
+using MakeSmallProblem = SmallProblem (*)(Arrangement);
+
+// For the rows: parameters, tensors, and pointers that are const for some outputs and not for
+// others.
+constexpr Parameter in(const char* name) { return {name, false, false, false}; }
+constexpr Parameter optional(const char* name) { return {name, false, true, false}; }
+constexpr Parameter out(const char* name) { return {name, true, false, false}; }
+inline std::shared_ptr<Tensor> tensor(Dims dims, aclDataType dtype,
+                                      Arrangement arrangement = Arrangement::kContiguous) {
+  return std::make_shared<Tensor>(std::move(dims), dtype, arrangement);
+}
+inline aclTensor* writable(const aclTensor* handle) { return const_cast<aclTensor*>(handle); }
+
+size_t small_problem_count();
 
 // The row'th problem, its floating tensors in that arrangement. The same numbers every time for the
 // same seed. Inner-strided tensors are packed, so the plan then needs workspace.
 SmallProblem make_small_problem(size_t row, Arrangement arrangement = Arrangement::kContiguous,
                                 uint64_t seed = 1);
 
-// "LayerNormBackward", for the names of parameterised tests.
+// "LayerNormBackward", for the names of parameterised tests, and the row of that name.
 std::string small_problem_name(size_t row);
+size_t small_problem_row(const std::string& name);
 
 // What a correct run writes.
 std::vector<uint8_t> expected_result(size_t row, uint64_t seed = 1);

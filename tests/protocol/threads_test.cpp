@@ -17,7 +17,7 @@ TEST(Threads, ManyWithAStreamEach) {
   constexpr size_t kThreads = 8;
   constexpr int kCalls = 40;
   std::vector<std::vector<uint8_t>> expected;
-  for (size_t row = 0; row < kSmallProblems; ++row) expected.push_back(expected_result(row));
+  for (size_t row = 0; row < small_problem_count(); ++row) expected.push_back(expected_result(row));
   std::vector<std::string> failures(kThreads);
   std::vector<std::thread> threads;
   for (size_t thread = 0; thread < kThreads; ++thread) {
@@ -25,7 +25,7 @@ TEST(Threads, ManyWithAStreamEach) {
       use_device();
       OwnStream own;
       for (int call = 0; call < kCalls; ++call) {
-        const size_t row = (thread + static_cast<size_t>(call)) % kSmallProblems;
+        const size_t row = (thread + static_cast<size_t>(call)) % small_problem_count();
         const Arrangement arrangement =
             call % 2 == 0 ? Arrangement::kContiguous : Arrangement::kInnerStrided;
         const Planned planned(row, arrangement);
@@ -68,7 +68,7 @@ TEST(Threads, SharedInputsAndOneStream) {
 }
 
 TEST(Threads, TheirNumberDoesNotMatter) {
-  for (size_t row = 0; row < kSmallProblems; ++row) {
+  for (size_t row = 0; row < small_problem_count(); ++row) {
     const std::vector<uint8_t> expected = expected_result(row);
     for_each_thread_count([&](int) { EXPECT_TRUE(expected_result(row) == expected); });
     for_each_target([&](const std::string&) { EXPECT_TRUE(expected_result(row) == expected); });
@@ -101,7 +101,7 @@ class OddFloatEnvironment {
 };
 
 TEST(FloatEnvironment, IsKeptAndWithoutInfluence) {
-  for (size_t row = 0; row < kSmallProblems; ++row) {
+  for (size_t row = 0; row < small_problem_count(); ++row) {
     const std::vector<uint8_t> expected = expected_result(row);
     for (const Arrangement arrangement : {Arrangement::kContiguous, Arrangement::kInnerStrided}) {
       const Planned planned(row, arrangement);

@@ -11,7 +11,9 @@
 
 #include "kernels/cpu/cache.h"
 #include "support/arrangement.h"
+#include "support/compare.h"
 #include "support/device.h"
+#include "support/run.h"
 #include "support/tensor.h"
 
 namespace aclgrad::test {
@@ -133,6 +135,24 @@ inline int64_t rows_beyond_the_cache(int64_t cols, aclDataType dtype) {
   int64_t count = 100;
   while (!outputs_should_stream(count * row_bytes) && count * row_bytes < (64 << 20)) ++count;
   return count;
+}
+
+// run(out, first, count) -> Outcome computes `count` rows from row `first` on to the first rows of
+// `out`. All of out's rows have the bits that a few rows at a time have, and nothing else is
+// touched; returns what `out` then holds.
+template <class Run>
+std::vector<uint8_t> expect_bits_of_rows(const PlainRows& out, int64_t count, Run&& run) {
+  constexpr int64_t kFew = 50;
+  const Outcome outcome = run(out, int64_t{0}, count);
+  EXPECT_TRUE(outcome.ok()) << outcome;
+  const std::vector<uint8_t> bits = out.now();
+  EXPECT_TRUE(out.guards_intact(bits));
+  const PlainRows few(kFew, out.cols, out.dtype, 0, 5);
+  for (const int64_t first : {int64_t{0}, count / 2 + 1, count - kFew}) {
+    EXPECT_TRUE(run(few, first, kFew).ok());
+    expect_same_bits("rows", out.rows_of(bits, first, kFew), few.now());
+  }
+  return bits;
 }
 
 }  // namespace aclgrad::test

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+// Shapes with windows over sequences of tokens: "65536x4x128-l32-d16", tokens x heads x width with
+// windows of 32 tokens every 16; "...-s64", in 64 sequences of equal length.
+#ifndef ACLGRAD_BENCH_WINDOWS_H_
+#define ACLGRAD_BENCH_WINDOWS_H_
+
+#include <cstdint>
+#include <optional>
+#include <stdexcept>
+#include <string>
+
+#include "bench/bench.h"
+
+namespace aclgrad::bench {
+
+struct WindowShape {
+  Dims rows;  // tokens, heads, width
+  int64_t window, step;
+  Dims ends;  // of the sequences
+};
+
+// Throws std::invalid_argument when it is no such shape.
+inline WindowShape parse_windows(const std::string& name) {
+  std::string shape = name;
+  // Takes "-<key><number>" off the end; nothing when it does not end that way.
+  const auto take_suffix = [&](const std::string& key) -> std::optional<int64_t> {
+    const size_t at = shape.rfind("-" + key);
+    if (at == std::string::npos) return std::nullopt;
+    const int64_t value = parse_dims(shape.substr(at + 1 + key.size()), 1)[0];
+    shape.erase(at);
+    return value;
+  };
+  const int64_t sequences = take_suffix("s").value_or(1);
+  const std::optional<int64_t> step = take_suffix("d");
+  const std::optional<int64_t> window = take_suffix("l");
+  if (!step || !window || *step < 1 || sequences < 1) {
+    throw std::invalid_argument(name +
+                                ": expected TxNxD-l<window>-d<step>, then maybe -s<sequences>");
+  }
+  WindowShape out{parse_dims(shape, 3), *window, *step, {}};
+  for (int64_t i = 1; i <= sequences; ++i) out.ends.push_back(out.rows[0] * i / sequences);
+  return out;
+}
+
+}  // namespace aclgrad::bench
+
+#endif  // ACLGRAD_BENCH_WINDOWS_H_

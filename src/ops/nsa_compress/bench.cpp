@@ -37,7 +37,7 @@ Problem make(aclDataType dtype, const std::string& name) {
                                                     nullptr, l, d, 0, t->y.handle(), size,
                                                     executor);
           },
-          aclnnNsaCompress, bytes, 2.0 * static_cast<double>(*window * t->y.numel())};
+          aclnnNsaCompress, bytes, 2.0 * static_cast<double>(shape.window * t->y.numel())};
 }
 
 [[maybe_unused]] const bool added = add({"nsa_compress", make, nsa_compress::bench_shapes()});

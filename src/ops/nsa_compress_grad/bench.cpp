@@ -40,7 +40,7 @@ Problem make(aclDataType dtype, const std::string& name) {
                 t->dy.handle(), t->x.handle(), t->w.handle(), t->sequences, l, d, 0, nullptr,
                 t->dx.handle(), t->dw.handle(), size, executor);
           },
-          aclnnNsaCompressGrad, bytes, 4.0 * static_cast<double>(*window * t->dy.numel())};
+          aclnnNsaCompressGrad, bytes, 4.0 * static_cast<double>(shape.window * t->dy.numel())};
 }
 
 [[maybe_unused]] const bool added =

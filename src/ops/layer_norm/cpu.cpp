@@ -14,6 +14,7 @@
 #include "kernels/cpu/parallel.h"
 #include "kernels/cpu/rows.h"
 #include "ops/layer_norm/problem.h"
+#include "ops/layer_norm/statistics.h"
 #include "ops/layer_norm/tree.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -42,16 +43,6 @@ constexpr int64_t kGroupRows = 16;
 // each other out.
 constexpr int64_t kPrefetchColumns = 32768;
 
-// Mean of some elements, and the sum of their squared distances from it.
-struct Moments {
-  double mean, squares;
-};
-
-// What a row's elements are normalised with, as they are written.
-struct Statistics {
-  float mean, rstd;
-};
-
 // One run as the kernels see it.
 struct Job {
   const Problem& problem;
@@ -74,53 +65,17 @@ struct Job {
   }
 };
 
-// The moments of a row, its panels joined in order: exact but for FP64 roundings.
-class RowMoments {
- public:
-  void add(const Moments& panel, int64_t columns) {
-    const auto count = static_cast<double>(columns);
-    const double total = count_ + count;
-    const double apart = panel.mean - all_.mean;
-    all_.mean += apart * (count / total);
-    all_.squares += panel.squares + apart * apart * (count_ * count / total);
-    count_ = total;
-  }
-  const Moments& all() const { return all_; }
-
- private:
-  Moments all_{0.0, 0.0};
-  double count_ = 0.0;
-};
-
-// In FP64, for the rows whose squares leave FP32, or fall below its normal numbers and are not
-// outweighed by eps. Also where Inf or NaN makes its way.
+// The statistics of a row of these moments; `exact` is left for later.
 template <class T>
-Moments wide_moments(const T* x, int64_t cols) {
-  const auto count = static_cast<double>(cols);
-  Moments row{0.0, 0.0};
-  for (int64_t i = 0; i < cols; ++i) row.mean += static_cast<double>(to_float(x[i]));
-  row.mean /= count;
-  for (int64_t i = 0; i < cols; ++i) {
-    const double apart = static_cast<double>(to_float(x[i])) - row.mean;
-    row.squares += apart * apart;
-  }
-  return row;
-}
-
-// What the FP32 sums of a row are good for: squares below 2^-150 count as nothing, so the sum of
-// variance and eps has to stand well above.
-constexpr double kLeastVariance = 0x1p-120;
-
-template <class T>
-Statistics statistics_of(const Job& job, const T* x, Moments row) {
+Statistics statistics_of(const Job& job, const T* x, const Moments& row) {
   const int64_t cols = job.problem.cols;
-  const auto count = static_cast<double>(cols);
-  double variance = row.squares * job.reciprocal_cols + job.problem.eps;
-  if (!(variance >= kLeastVariance && variance <= std::numeric_limits<double>::max())) {
-    row = wide_moments(x, cols);
-    variance = row.squares / count + job.problem.eps;
+  const double variance = row.squares * job.reciprocal_cols + job.problem.eps;
+  if (variance >= kLeastVariance && variance <= std::numeric_limits<double>::max()) {
+    return {row.mean, 1.0 / std::sqrt(variance), false};
   }
-  return {static_cast<float>(row.mean), static_cast<float>(1.0 / std::sqrt(variance))};
+  const Moments wide = wide_moments(x, cols);
+  const double wide_variance = wide.squares / static_cast<double>(cols) + job.problem.eps;
+  return {wide.mean, 1.0 / std::sqrt(wide_variance), false};
 }
 
 // One element of an optional output of any float dtype.
@@ -132,8 +87,8 @@ void put(const View& view, void* base, int64_t offset, float value) {
   });
 }
 void put_statistics(const Job& job, int64_t row, const Statistics& values) {
-  put(job.problem.mean, job.at.mean, job.mean_rows(row), values.mean);
-  put(job.problem.rstd, job.at.rstd, job.rstd_rows(row), values.rstd);
+  put(job.problem.mean, job.at.mean, job.mean_rows(row), static_cast<float>(values.mean));
+  put(job.problem.rstd, job.at.rstd, job.rstd_rows(row), static_cast<float>(values.rstd));
 }
 
 }  // namespace
@@ -219,11 +174,42 @@ HWY_INLINE double squares_around(double mean, const T* x, size_t n) {
   return around_mean < 0.0 ? 0.0 : around_mean;
 }
 
+// An element lies so near the mean, but not on it, that FP32 may lose its distance.
+template <class T>
+HWY_NOINLINE bool any_near(const T* x, int64_t cols, const Statistics& values) {
+  const TagF32 d;
+  const F32x16 centre = set16(static_cast<float>(values.mean));
+  const VecF32 reach = hn::Set(d, values.near_distance());
+  auto found = hn::Ne(hn::Zero(d), hn::Zero(d));
+  const auto look = [&](const F32x16& distance) HWY_ATTR {
+    for (size_t i = 0; i < kParts; ++i) {
+      const auto apart = hn::Ne(distance.part[i], hn::Zero(d));
+      found = hn::Or(found, hn::And(apart, hn::Lt(hn::Abs(distance.part[i]), reach)));
+    }
+  };
+  const auto n = static_cast<size_t>(cols);
+  size_t at = 0;
+  for (; at + kLanes <= n; at += kLanes) look(sub(load16(x + at), centre));
+  if (at < n) look(keep_first(sub(load_first(x + at, n - at), centre), n - at));
+  return !hn::AllFalse(d, found);
+}
+
 template <class T>
 HWY_INLINE Moments moments(const T* x, int64_t columns) {
   const auto n = static_cast<size_t>(columns);
   const double mean = sum_of(x, n) / static_cast<double>(columns);
   return {mean, squares_around(mean, x, n)};
+}
+
+// statistics_of() a row, and whether it is to be written in FP64 (statistics.h).
+template <class T>
+HWY_INLINE Statistics judged(const Job& job, const T* x, const Moments& moments) {
+  Statistics values = statistics_of(job, x, moments);
+  if (HWY_UNLIKELY(values.near_zero())) {
+    values.exact = values.always_exact() || any_near(x, job.problem.cols, values);
+    if (values.exact) values.mean = exact_mean(x, job.problem.cols);
+  }
+  return values;
 }
 
 // One row's elements on their way through the registers.
@@ -283,16 +269,23 @@ HWY_INLINE void write_row(const Job& job, const Line<T, TOut>& line, int64_t beg
   if (at < end) line.write_part(at, end - at);
 }
 
+// The same, while row `next` is brought into L2; in FP64 where FP32 loses too much.
 template <class T, class TOut>
-HWY_INLINE Line<T, TOut> line_of(const Job& job, int64_t row, int64_t next, Statistics values) {
+HWY_INLINE void write_columns(const Job& job, int64_t row, int64_t next, const Statistics& values,
+                              int64_t begin, int64_t end) {
   const T* x = static_cast<const T*>(job.at.x);
-  return Line<T, TOut>{x + job.x_rows(row),
-                       x + job.x_rows(next),
-                       job.gamma,
-                       job.beta,
-                       static_cast<TOut*>(job.at.y) + job.y_rows(row),
-                       set16(values.mean),
-                       set16(values.rstd)};
+  const Line<T, TOut> line{x + job.x_rows(row),
+                           x + job.x_rows(next),
+                           job.gamma,
+                           job.beta,
+                           static_cast<TOut*>(job.at.y) + job.y_rows(row),
+                           set16(static_cast<float>(values.mean)),
+                           set16(static_cast<float>(values.rstd))};
+  if (HWY_LIKELY(!values.exact)) return write_row(job, line, begin, end);
+  for (int64_t col = begin; col < end; ++col) {
+    line.y[col] =
+        from_float<TOut>(exact_y(values, to_float(line.x[col]), line.gamma[col], line.beta[col]));
+  }
 }
 
 // The moments of `count` rows from `row` on. Step by step for all of them, so that the ends of the
@@ -334,12 +327,12 @@ void slab(const Job& job, int64_t index) {
     group_moments<T>(job, row, count, found);
     for (int64_t r = 0; r < count; ++r) {
       const T* x = static_cast<const T*>(job.at.x) + job.x_rows(row + r);
-      values[r] = statistics_of(job, x, found[r]);
+      values[r] = judged(job, x, found[r]);
       put_statistics(job, row + r, values[r]);
     }
     for (int64_t r = 0; r < count; ++r) {
       const int64_t next = cols <= kPrefetchColumns ? std::min(row + r + group, end - 1) : row + r;
-      write_row(job, line_of<T, TOut>(job, row + r, next, values[r]), 0, cols);
+      write_columns<T, TOut>(job, row + r, next, values[r], 0, cols);
     }
   }
   if (job.streaming) hwy::FlushStream();
@@ -362,7 +355,7 @@ void row_statistics(const Job& job, int64_t row) {
     row_moments.add(job.panel_moments(row)[p], job.panel_columns(p));
   }
   const T* x = static_cast<const T*>(job.at.x) + job.x_rows(row);
-  job.statistics(row) = statistics_of(job, x, row_moments.all());
+  job.statistics(row) = judged(job, x, row_moments.all());
   put_statistics(job, row, job.statistics(row));
 }
 
@@ -370,8 +363,8 @@ template <class T, class TOut>
 void write_panel(const Job& job, int64_t index) {
   const int64_t row = index / job.plan.panels;
   const int64_t begin = index % job.plan.panels * kPanel;
-  write_row(job, line_of<T, TOut>(job, row, row, job.statistics(row)), begin,
-            std::min(begin + kPanel, job.problem.cols));
+  write_columns<T, TOut>(job, row, row, job.statistics(row), begin,
+                         std::min(begin + kPanel, job.problem.cols));
   if (job.streaming) hwy::FlushStream();
 }
 
@@ -434,7 +427,7 @@ HWY_EXPORT(run_bf16);
 // The sum of no elements is 0; their variance is 0 / 0.
 void run_without_columns(const Job& job) {
   for (int64_t row = 0; row < job.problem.rows; ++row) {
-    put_statistics(job, row, {0.0f, std::numeric_limits<float>::quiet_NaN()});
+    put_statistics(job, row, {0.0, std::numeric_limits<double>::quiet_NaN(), false});
   }
 }
 

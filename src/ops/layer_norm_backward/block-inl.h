@@ -50,7 +50,8 @@ struct Rows {
   alignas(64) float rstd[kRows] = {};
   alignas(64) float mean_g[kRows] = {};
   alignas(64) float mean_gx[kRows] = {};
-  uint32_t exact = 0;  // bit r: the dx of row r takes FP64 (exact-inl.h), from these means
+  bool ordinary = false;  // all_ordinary() (exact-inl.h)
+  uint32_t exact = 0;     // bit r: the dx of row r takes FP64 (exact-inl.h), from these means
   Means exact_means[kRows];
   // Bytes from a row to the one that the next call visits, for prefetching.
   intptr_t dy_ahead = 0, x_ahead = 0;

@@ -148,6 +148,7 @@ void locate(const Job& job, int64_t row, size_t count, Rows<T>& rows) {
   auto* dx = static_cast<char*>(job.at.dx);
   const auto element = static_cast<int64_t>(dtype_size(problem.dx.dtype));
   rows.count = count;
+  rows.ordinary = false;
   rows.exact = 0;
   each_offset(job.dy_rows, row, count, [&](size_t r, int64_t at) { rows.dy[r] = dy + at; });
   each_offset(job.x_rows, row, count, [&](size_t r, int64_t at) { rows.x[r] = x + at; });
@@ -161,13 +162,54 @@ void locate(const Job& job, int64_t row, size_t count, Rows<T>& rows) {
 template <class T>
 using DxStage = Stage<T, kDxStageBytes>;
 
+// Some of the columns of a group of rows, and where their chains stand.
+struct Tile {
+  int64_t begin, end;
+  float* chain;
+};
+
+template <class T, bool kPlain>
+HWY_INLINE void visit_tile(const Job& job, const Rows<T>& rows, size_t first, size_t last,
+                           const Store& store, const Tile& tile) {
+  if (job.gathered) {
+    write_gathered_columns<T, kPlain>(rows, first, last, job.forms, job.gamma, store, tile.begin,
+                                      tile.end, tile.chain);
+  } else {
+    write_columns<T, kPlain>(rows, first, last, job.gamma, store, static_cast<size_t>(tile.begin),
+                             static_cast<size_t>(tile.end), tile.chain);
+  }
+}
+
+// Out of line, so that ordinary rows do not pay for what it keeps.
+template <class T, bool kPlain>
+HWY_NOINLINE void visit_exact_tile(const Job& job, const Rows<T>& rows, uint32_t near_zero,
+                                   const Store& store, const Tile& tile) {
+  visit_with_exact_rows(rows, near_zero, job.forms, job.gamma, store.dtype, tile.begin,
+                        tile.end - tile.begin, tile.chain, [&](size_t first, size_t last) {
+                          visit_tile<T, kPlain>(job, rows, first, last, store, tile);
+                        });
+}
+
+template <class T, bool kPlain>
+HWY_INLINE void write_tile(const Job& job, const Rows<T>& rows, uint32_t near_zero,
+                           const Store& store, const Tile& tile) {
+  const bool near =
+      near_zero != 0 && (job.gathered || any_near_mean(rows, near_zero, tile.begin, tile.end));
+  if (HWY_LIKELY(rows.exact == 0 && !near)) {
+    visit_tile<T, kPlain>(job, rows, 0, rows.count, store, tile);
+  } else {
+    visit_exact_tile<T, kPlain>(job, rows, near_zero, store, tile);
+  }
+}
+
 // Second visit of a group of rows: columns [begin, end), a tile at a time, so that its chains stay
 // in L1 and every row is read and written in runs long enough for the memory's pages.
 template <class T>
 void write_rows(const Job& job, Rows<T>& rows, const Group& group, int64_t begin, int64_t end,
                 DxStage<T>* stage) {
   const Problem& problem = job.problem;
-  const bool plain = problem.dx.dtype == problem.x.dtype && problem.want_dx && dx_has_no_nan(rows);
+  const bool plain = problem.dx.dtype == problem.x.dtype && problem.want_dx &&
+                     (rows.ordinary || dx_has_no_nan(rows));
   Store store{problem.want_dx ? problem.dx.dtype : ACL_DT_UNDEFINED,
               job.streaming && plain && job.forms.dx.dense()};
   if (stage != nullptr) {
@@ -181,32 +223,18 @@ void write_rows(const Job& job, Rows<T>& rows, const Group& group, int64_t begin
   }
   const uint32_t near_zero = problem.want_dgamma ? rows_near_zero(rows) : 0;
   alignas(64) float tile_chain[2 * kTile];
-  for (int64_t tile = begin; tile < end; tile += kTile) {
-    const int64_t tile_end = std::min(tile + kTile, end);
-    float* chain = group.chain == nullptr ? tile_chain : group.chain + 2 * (tile - begin);
-    const int64_t columns = round_up(tile_end - tile, static_cast<int64_t>(kStrip<T>));
+  for (int64_t at = begin; at < end; at += kTile) {
+    float* chain = group.chain == nullptr ? tile_chain : group.chain + 2 * (at - begin);
+    const Tile tile{at, std::min(at + kTile, end), chain};
+    const int64_t columns = round_up(tile.end - at, static_cast<int64_t>(kStrip<T>));
     if (group.first) std::fill_n(chain, 2 * columns, 0.0f);
-    const auto visit_as = [&](auto is_plain, size_t first, size_t last) {
-      constexpr bool kPlain = decltype(is_plain)::value;
-      if (job.gathered) {
-        write_gathered_columns<T, kPlain>(rows, first, last, job.forms, job.gamma, store, tile,
-                                          tile_end, chain);
-      } else {
-        write_columns<T, kPlain>(rows, first, last, job.gamma, store, static_cast<size_t>(tile),
-                                 static_cast<size_t>(tile_end), chain);
-      }
-    };
-    const auto visit = [&](size_t first, size_t last) {
-      plain ? visit_as(std::true_type(), first, last) : visit_as(std::false_type(), first, last);
-    };
-    if (HWY_LIKELY((rows.exact | near_zero) == 0)) {
-      visit(0, rows.count);
+    if (plain) {
+      write_tile<T, true>(job, rows, near_zero, store, tile);
     } else {
-      visit_with_exact_rows(rows, near_zero, job.forms, job.gamma, store.dtype, tile,
-                            tile_end - tile, chain, visit);
+      write_tile<T, false>(job, rows, near_zero, store, tile);
     }
     if (group.last && group.totals != nullptr) {
-      flush_chains(group, tile - begin, tile - begin + columns, chain);
+      flush_chains(group, at - begin, at - begin + columns, chain);
     }
   }
 }
@@ -221,7 +249,8 @@ HWY_INLINE void find_means(const Job& job, Rows<T>& rows) {
     InPlace<T> source{rows};
     sum_rows(rows, source, job.gamma, cols, job.reciprocal_cols);
   }
-  if (HWY_UNLIKELY(means_are_small(rows))) look_closer(rows, job.forms, job.gamma, cols);
+  rows.ordinary = all_ordinary(rows);
+  if (HWY_UNLIKELY(!rows.ordinary)) look_closer(rows, job.forms, job.gamma, cols);
 }
 
 // One slab: all columns of its rows; its totals of dgamma and dbeta go to its region.
@@ -295,7 +324,7 @@ void row_means(const Job& job, int64_t row) {
   const Means means = {sums[0] * job.reciprocal_cols, sums[1] * job.reciprocal_cols};
   rows.mean_g[0] = static_cast<float>(means.g);
   rows.mean_gx[0] = static_cast<float>(means.gx);
-  if (means_are_small(rows)) {
+  if (!all_ordinary(rows)) {
     look_closer(rows, job.forms, job.gamma, static_cast<size_t>(job.problem.cols));
   }
   const bool exact = rows.exact != 0;

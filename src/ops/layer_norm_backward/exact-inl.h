@@ -21,7 +21,10 @@
 #endif
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
+#include <limits>
+#include <type_traits>
 
 #include "ops/layer_norm_backward/block-inl.h"
 #include "ops/layer_norm_backward/gather-inl.h"
@@ -43,35 +46,90 @@ inline constexpr float kMostXhat = 0x1p20f;
 // |mean * rstd| from which a subnormal xhat has lost nothing beside it.
 inline constexpr float kLeastMean = 0x1p-100f;
 
-// False: the dx of no row needs a closer look. (Sums that are no numbers do not need one.)
+// Distances from a mean of 0 under which an xhat may be subnormal, unless |rstd| is not even usual.
+inline constexpr float kNearMean = 0x1p-100f;
+inline constexpr float kLeastUsualRstd = 0x1p-25f;
+
+// Nothing can be said against the dx of these rows: none needs a closer look, none holds a NaN. One
+// test for both (dx_has_no_nan() says more about NaNs), which is all that an ordinary row pays.
 template <class T>
-HWY_INLINE bool means_are_small(const Rows<T>& rows) {
+HWY_INLINE bool all_ordinary(const Rows<T>& rows) {
   const TagF32 d;
+  const VecF32 most = hn::Set(d, std::numeric_limits<float>::max());
+  const auto between = [&](VecF32 least, VecF32 v) HWY_ATTR {
+    return hn::And(hn::Ge(hn::Abs(v), least), hn::Le(hn::Abs(v), most));
+  };
   for (size_t r = 0; r < rows.count; r += kPartLanes) {
-    const VecF32 g = hn::Abs(hn::Load(d, rows.mean_g + r));
-    const VecF32 gx = hn::Abs(hn::Load(d, rows.mean_gx + r));
-    const auto is_small =
-        hn::Or(hn::Lt(g, hn::Set(d, kLeastG)), hn::Lt(gx, hn::Set(d, kLeastMeanGx)));
-    if (!hn::AllFalse(d, hn::And(is_small, hn::FirstN(d, rows.count - r)))) return true;
+    const auto g = between(hn::Set(d, kLeastG), hn::Load(d, rows.mean_g + r));
+    const auto gx = between(hn::Set(d, kLeastMeanGx), hn::Load(d, rows.mean_gx + r));
+    const auto rstd = between(hn::Set(d, 0x1p-149f), hn::Load(d, rows.rstd + r));
+    const auto ordinary = hn::And(hn::And(g, gx), rstd);
+    if (!hn::AllFalse(d, hn::AndNot(ordinary, hn::FirstN(d, rows.count - r)))) return false;
   }
-  return false;
+  return true;
 }
 
-// Bit r: the dgamma terms of row r need a closer look.
+// Bit r: the dgamma terms of row r need a closer look. FP16 has no numbers near a mean of 0.
 template <class T>
 HWY_INLINE uint32_t rows_near_zero(const Rows<T>& rows) {
   const TagF32 d;
   uint32_t found = 0;
   for (size_t r = 0; r < rows.count; r += kPartLanes) {
-    const VecF32 shift = hn::Mul(hn::Load(d, rows.mean + r), hn::Load(d, rows.rstd + r));
-    const auto near =
-        hn::And(hn::Lt(hn::Abs(shift), hn::Set(d, kLeastMean)), hn::FirstN(d, rows.count - r));
-    if (HWY_LIKELY(hn::AllFalse(d, near))) continue;
-    for (size_t i = r; i < std::min(r + kPartLanes, rows.count); ++i) {
-      if (std::abs(rows.mean[i] * rows.rstd[i]) < kLeastMean) found |= 1u << i;
+    const VecF32 mean = hn::Load(d, rows.mean + r);
+    const VecF32 rstd = hn::Load(d, rows.rstd + r);
+    auto near = hn::And(hn::Lt(hn::Abs(hn::Mul(mean, rstd)), hn::Set(d, kLeastMean)),
+                        hn::FirstN(d, rows.count - r));
+    if constexpr (std::is_same_v<T, float16_t>) {
+      const auto harmless =
+          hn::And(hn::Eq(mean, hn::Zero(d)), hn::Gt(hn::Abs(rstd), hn::Set(d, kLeastUsualRstd)));
+      near = hn::AndNot(harmless, near);
     }
+    if (HWY_LIKELY(hn::AllFalse(d, near))) continue;
+    uint8_t bits[8] = {};
+    hn::StoreMaskBits(d, near, bits);
+    found |= (uint32_t{bits[0]} | uint32_t{bits[1]} << 8) << r;
   }
   return found;
+}
+
+// False: none of these rows has an element near its mean, but not on it, in columns [begin, end).
+// Four instructions a vector of the row's own dtype, because means of exactly 0 are not rare.
+template <class T>
+HWY_INLINE bool any_near_mean(const Rows<T>& rows, uint32_t near_zero, int64_t first_column,
+                              int64_t end_column) {
+  const auto begin = static_cast<size_t>(first_column);
+  const auto end = static_cast<size_t>(end_column);
+  using Bits = std::conditional_t<sizeof(T) == 4, uint32_t, uint16_t>;
+  const hn::CappedTag<Bits, kLanes> d;
+  const hn::RebindToSigned<decltype(d)> di;
+  const size_t lanes = hn::Lanes(d);
+  // Twice the bits of a magnitude, less 1: those of 0 are the largest.
+  auto least = hn::Set(d, std::numeric_limits<Bits>::max());
+  Bits least_rest = std::numeric_limits<Bits>::max();
+  for (; near_zero != 0; near_zero &= near_zero - 1) {
+    const auto r = static_cast<size_t>(std::countr_zero(near_zero));
+    if (rows.mean[r] != 0.0f || !(std::abs(rows.rstd[r]) > kLeastUsualRstd)) return true;
+    const auto* x = reinterpret_cast<const Bits*>(rows.x[r]);
+    const auto look = [&](size_t at) HWY_ATTR {
+      const auto bits = hn::LoadU(d, x + at);
+      least = hn::Min(least, hn::Sub(hn::Add(bits, bits), hn::Set(d, Bits{1})));
+    };
+    size_t at = begin;
+    for (; at + 4 * lanes <= end; at += 4 * lanes) {
+      for (size_t i = 0; i < 4; ++i) look(at + i * lanes);
+    }
+    for (; at + lanes <= end; at += lanes) look(at);
+    if (at < end && at != begin) look(end - lanes);
+    for (; at < end && end - begin < lanes; ++at) {
+      least_rest = std::min(least_rest, static_cast<Bits>(static_cast<Bits>(x[at] << 1) - 1u));
+    }
+  }
+  constexpr auto kBound =
+      static_cast<Bits>(std::bit_cast<uint32_t>(kNearMean) >> (32 - 8 * sizeof(Bits)));
+  if (least_rest / 2 < kBound) return true;
+  // Halved, they compare as signed numbers.
+  const auto halved = hn::BitCast(di, hn::ShiftRight<1>(least));
+  return !hn::AllFalse(di, hn::Lt(halved, hn::BitCast(di, hn::Set(d, kBound))));
 }
 
 HWY_INLINE F32x16 abs16(const F32x16& v) {

@@ -65,17 +65,20 @@ struct Job {
   }
 };
 
-// The statistics of a row of these moments; `exact` is left for later.
+// The statistics of a row of these moments, before they are rounded.
+struct WideStatistics {
+  double mean, rstd;
+};
 template <class T>
-Statistics statistics_of(const Job& job, const T* x, const Moments& row) {
+WideStatistics statistics_of(const Job& job, const T* x, Moments row) {
   const int64_t cols = job.problem.cols;
-  const double variance = row.squares * job.reciprocal_cols + job.problem.eps;
-  if (variance >= kLeastVariance && variance <= std::numeric_limits<double>::max()) {
-    return {row.mean, 1.0 / std::sqrt(variance), false};
+  const auto count = static_cast<double>(cols);
+  double variance = row.squares * job.reciprocal_cols + job.problem.eps;
+  if (!(variance >= kLeastVariance && variance <= std::numeric_limits<double>::max())) {
+    row = wide_moments(x, cols);
+    variance = row.squares / count + job.problem.eps;
   }
-  const Moments wide = wide_moments(x, cols);
-  const double wide_variance = wide.squares / static_cast<double>(cols) + job.problem.eps;
-  return {wide.mean, 1.0 / std::sqrt(wide_variance), false};
+  return {row.mean, 1.0 / std::sqrt(variance)};
 }
 
 // One element of an optional output of any float dtype.
@@ -87,8 +90,8 @@ void put(const View& view, void* base, int64_t offset, float value) {
   });
 }
 void put_statistics(const Job& job, int64_t row, const Statistics& values) {
-  put(job.problem.mean, job.at.mean, job.mean_rows(row), static_cast<float>(values.mean));
-  put(job.problem.rstd, job.at.rstd, job.rstd_rows(row), static_cast<float>(values.rstd));
+  put(job.problem.mean, job.at.mean, job.mean_rows(row), values.mean);
+  put(job.problem.rstd, job.at.rstd, job.rstd_rows(row), values.rstd);
 }
 
 }  // namespace
@@ -174,17 +177,16 @@ HWY_INLINE double squares_around(double mean, const T* x, size_t n) {
   return around_mean < 0.0 ? 0.0 : around_mean;
 }
 
-// An element lies so near the mean, but not on it, that FP32 may lose its distance.
+// An element is nearer to the mean than `reach`, but not on it.
 template <class T>
-HWY_NOINLINE bool any_near(const T* x, int64_t cols, const Statistics& values) {
+bool any_near(const T* x, int64_t cols, float mean, float reach) {
   const TagF32 d;
-  const F32x16 centre = set16(static_cast<float>(values.mean));
-  const VecF32 reach = hn::Set(d, values.near_distance());
+  const F32x16 centre = set16(mean);
   auto found = hn::Ne(hn::Zero(d), hn::Zero(d));
   const auto look = [&](const F32x16& distance) HWY_ATTR {
     for (size_t i = 0; i < kParts; ++i) {
       const auto apart = hn::Ne(distance.part[i], hn::Zero(d));
-      found = hn::Or(found, hn::And(apart, hn::Lt(hn::Abs(distance.part[i]), reach)));
+      found = hn::Or(found, hn::And(apart, hn::Lt(hn::Abs(distance.part[i]), hn::Set(d, reach))));
     }
   };
   const auto n = static_cast<size_t>(cols);
@@ -201,15 +203,28 @@ HWY_INLINE Moments moments(const T* x, int64_t columns) {
   return {mean, squares_around(mean, x, n)};
 }
 
-// statistics_of() a row, and whether it is to be written in FP64 (statistics.h).
+// Whether a row near zero is to be written in FP64 (statistics.h). A mean of exactly 0 loses
+// nothing itself: then, and where only its product with rstd is small, the elements decide.
 template <class T>
-HWY_INLINE Statistics judged(const Job& job, const T* x, const Moments& moments) {
-  Statistics values = statistics_of(job, x, moments);
-  if (HWY_UNLIKELY(values.near_zero())) {
-    values.exact = values.always_exact() || any_near(x, job.problem.cols, values);
-    if (values.exact) values.mean = exact_mean(x, job.problem.cols);
-  }
-  return values;
+HWY_NOINLINE void look_closer(const T* x, int64_t cols, const WideStatistics& wide,
+                              Statistics& values) {
+  const bool whatever_x =
+      (wide.mean != 0.0 && std::abs(wide.mean) < double{kNear}) || wide.rstd < double{kLeastRstd};
+  const double reach = double{kNear} * std::max(1.0, 1.0 / wide.rstd);
+  if (!whatever_x && !any_near(x, cols, values.mean, static_cast<float>(reach))) return;
+  values.exact = true;
+  values.exact_mean = exact_mean(x, cols);
+  values.exact_rstd = wide.rstd;
+}
+
+template <class T>
+HWY_INLINE void find_statistics(const Job& job, const T* x, const Moments& moments,
+                                Statistics& values) {
+  const WideStatistics wide = statistics_of(job, x, moments);
+  values.mean = static_cast<float>(wide.mean);
+  values.rstd = static_cast<float>(wide.rstd);
+  values.exact = false;
+  if (HWY_UNLIKELY(values.near_zero())) look_closer(x, job.problem.cols, wide, values);
 }
 
 // One row's elements on their way through the registers.
@@ -269,22 +284,26 @@ HWY_INLINE void write_row(const Job& job, const Line<T, TOut>& line, int64_t beg
   if (at < end) line.write_part(at, end - at);
 }
 
-// The same, while row `next` is brought into L2; in FP64 where FP32 loses too much.
 template <class T, class TOut>
-HWY_INLINE void write_columns(const Job& job, int64_t row, int64_t next, const Statistics& values,
-                              int64_t begin, int64_t end) {
+HWY_INLINE Line<T, TOut> line_of(const Job& job, int64_t row, int64_t next,
+                                 const Statistics& values) {
   const T* x = static_cast<const T*>(job.at.x);
-  const Line<T, TOut> line{x + job.x_rows(row),
-                           x + job.x_rows(next),
-                           job.gamma,
-                           job.beta,
-                           static_cast<TOut*>(job.at.y) + job.y_rows(row),
-                           set16(static_cast<float>(values.mean)),
-                           set16(static_cast<float>(values.rstd))};
-  if (HWY_LIKELY(!values.exact)) return write_row(job, line, begin, end);
+  return Line<T, TOut>{x + job.x_rows(row),
+                       x + job.x_rows(next),
+                       job.gamma,
+                       job.beta,
+                       static_cast<TOut*>(job.at.y) + job.y_rows(row),
+                       set16(values.mean),
+                       set16(values.rstd)};
+}
+
+template <class T, class TOut>
+HWY_NOINLINE void write_exact(const Job& job, int64_t row, const Statistics& values, int64_t begin,
+                              int64_t end) {
+  const T* x = static_cast<const T*>(job.at.x) + job.x_rows(row);
+  TOut* y = static_cast<TOut*>(job.at.y) + job.y_rows(row);
   for (int64_t col = begin; col < end; ++col) {
-    line.y[col] =
-        from_float<TOut>(exact_y(values, to_float(line.x[col]), line.gamma[col], line.beta[col]));
+    y[col] = from_float<TOut>(exact_y(values, to_float(x[col]), job.gamma[col], job.beta[col]));
   }
 }
 
@@ -327,12 +346,16 @@ void slab(const Job& job, int64_t index) {
     group_moments<T>(job, row, count, found);
     for (int64_t r = 0; r < count; ++r) {
       const T* x = static_cast<const T*>(job.at.x) + job.x_rows(row + r);
-      values[r] = judged(job, x, found[r]);
+      find_statistics(job, x, found[r], values[r]);
       put_statistics(job, row + r, values[r]);
     }
     for (int64_t r = 0; r < count; ++r) {
       const int64_t next = cols <= kPrefetchColumns ? std::min(row + r + group, end - 1) : row + r;
-      write_columns<T, TOut>(job, row + r, next, values[r], 0, cols);
+      if (HWY_UNLIKELY(values[r].exact)) {
+        write_exact<T, TOut>(job, row + r, values[r], 0, cols);
+      } else {
+        write_row(job, line_of<T, TOut>(job, row + r, next, values[r]), 0, cols);
+      }
     }
   }
   if (job.streaming) hwy::FlushStream();
@@ -355,7 +378,7 @@ void row_statistics(const Job& job, int64_t row) {
     row_moments.add(job.panel_moments(row)[p], job.panel_columns(p));
   }
   const T* x = static_cast<const T*>(job.at.x) + job.x_rows(row);
-  job.statistics(row) = judged(job, x, row_moments.all());
+  find_statistics(job, x, row_moments.all(), job.statistics(row));
   put_statistics(job, row, job.statistics(row));
 }
 
@@ -363,8 +386,13 @@ template <class T, class TOut>
 void write_panel(const Job& job, int64_t index) {
   const int64_t row = index / job.plan.panels;
   const int64_t begin = index % job.plan.panels * kPanel;
-  write_columns<T, TOut>(job, row, row, job.statistics(row), begin,
-                         std::min(begin + kPanel, job.problem.cols));
+  const int64_t end = std::min(begin + kPanel, job.problem.cols);
+  const Statistics& values = job.statistics(row);
+  if (HWY_UNLIKELY(values.exact)) {
+    write_exact<T, TOut>(job, row, values, begin, end);
+  } else {
+    write_row(job, line_of<T, TOut>(job, row, row, values), begin, end);
+  }
   if (job.streaming) hwy::FlushStream();
 }
 
@@ -427,7 +455,7 @@ HWY_EXPORT(run_bf16);
 // The sum of no elements is 0; their variance is 0 / 0.
 void run_without_columns(const Job& job) {
   for (int64_t row = 0; row < job.problem.rows; ++row) {
-    put_statistics(job, row, {0.0, std::numeric_limits<double>::quiet_NaN(), false});
+    put_statistics(job, row, {0.0f, std::numeric_limits<float>::quiet_NaN()});
   }
 }
 

@@ -68,30 +68,27 @@ Moments wide_moments(const T* x, int64_t cols) {
 
 // A distance, mean or multiple of rstd from here on loses nothing that shows: 2^-150 is less than
 // 2^-21 of it by far.
-inline constexpr double kNear = 0x1p-100;
+inline constexpr float kNear = 0x1p-100f;
 
 // The least rstd that FP32 holds with all its digits. A variance leads below it only from numbers
 // near 2^128, but an eps may be anything.
-inline constexpr double kLeastRstd = 0x1p-126;
+inline constexpr float kLeastRstd = 0x1p-126f;
 
 // What a row's elements are normalised with.
 struct Statistics {
-  double mean, rstd;
-  bool exact;  // in FP64; else both are rounded to FP32 first
+  float mean, rstd;
+  bool exact = false;  // in FP64, with what follows instead
+  double exact_mean = 0.0, exact_rstd = 0.0;
 
   // False: the row is ordinary, whatever its elements.
   bool near_zero() const {
-    const double size = std::abs(mean);
+    const float size = std::abs(mean);
     return size < kNear || size * rstd < kNear || rstd < kLeastRstd;
   }
-  // Of such a row: it takes FP64 whatever its elements. A mean of exactly 0 loses nothing itself.
-  bool always_exact() const { return (mean != 0.0 && std::abs(mean) < kNear) || rstd < kLeastRstd; }
-  // Else it does if an element is nearer to the mean, but not on it.
-  float near_distance() const { return static_cast<float>(kNear * std::max(1.0, 1.0 / rstd)); }
 };
 
 inline float exact_y(const Statistics& row, float x, float gamma, float beta) {
-  const double xhat = (static_cast<double>(x) - row.mean) * row.rstd;
+  const double xhat = (static_cast<double>(x) - row.exact_mean) * row.exact_rstd;
   return static_cast<float>(static_cast<double>(gamma) * xhat + static_cast<double>(beta));
 }
 

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
+#include <limits>
 
 #include "base/checked.h"
 #include "kernels/cpu/cache.h"
@@ -62,9 +63,9 @@ struct Job {
   const Addresses& at;
   size_t cols;
   Factors factors;
-  bool exact;      // all rows are computed in FP64
-  bool clean;      // dx of a row with a finite sum holds no NaN, and dy is taken as it is
-  bool streaming;  // dx does not fit the cache
+  float least_sum;  // of an ordinary row: kLeastSum, or Inf where all rows take FP64
+  bool clean;       // dx of a row with a finite sum holds no NaN, and dy is taken as it is
+  bool streaming;   // dx does not fit the cache
 };
 
 // `count` steps over the rows, and what each adds to the offset in elements of each tensor.
@@ -280,20 +281,30 @@ HWY_INLINE void write32(const Row<bfloat16_t>& row, size_t at, const Terms& term
 #endif
 }
 
-// A row is to be computed in FP64.
+// Not a row to be computed in FP64.
+HWY_INLINE bool is_ordinary(const Job& job, float sum) {
+  const float size = std::abs(sum);
+  return HWY_LIKELY(size >= job.least_sum && size < kLargestSum);
+}
+// It may be one.
 template <class T>
-HWY_INLINE bool is_exact(const Job& job, const Row<T>& row, float sum) {
-  return HWY_UNLIKELY(job.exact) || sum_is_exact(row.y, job.cols, sum, job.factors.on_dy != 1.0f);
+HWY_NOINLINE bool is_exact(const Job& job, const Row<T>& row, float sum) {
+  if (job.least_sum > kLargestSum) return true;
+  return unusual_sum_is_exact(row.y, job.cols, sum, job.factors.on_dy != 1.0f);
 }
 template <class T>
-HWY_INLINE void write_exact(const Job& job, const Row<T>& row, T* to) {
+HWY_NOINLINE void write_exact(const Job& job, const Row<T>& row, T* to) {
   write_exact(row.dy, row.y, row.mask, job.cols, job.problem.scale, to);
 }
+
+template <class T, size_t V, bool kWhole>
+void unusual_small_row(const Job& job, const Row<T>& row, Stage<T>* stage, float sum);
 
 // A row of at most 16 V elements, V = 1 or 2, that stays in registers between its two visits. The
 // second vector ends with the row and counts what the first one left out. kWhole: sixteen elements
 // may be read, always so when V = 2.
-template <class T, size_t V, bool kWhole>
+// kJudged: it is known not to take FP64.
+template <class T, size_t V, bool kWhole, bool kJudged = false>
 HWY_INLINE void small_row(const Job& job, const Row<T>& row, Stage<T>* stage) {
   const size_t cols = job.cols;
   const size_t at[2] = {0, V == 1 ? 0 : cols - kLanes};
@@ -314,8 +325,9 @@ HWY_INLINE void small_row(const Job& job, const Row<T>& row, Stage<T>* stage) {
     set_to(totals, add(products[0], first_from(2 * kLanes - cols, zero, products[1])));
   }
   const auto sum = static_cast<float>(join16(totals));
-  T* to = stage != nullptr ? stage->room(row.dx, cols) : row.dx;
-  if (HWY_UNLIKELY(is_exact(job, row, sum))) return write_exact(job, row, to);
+  if (!kJudged && HWY_UNLIKELY(!is_ordinary(job, sum))) {
+    return unusual_small_row<T, V, kWhole>(job, row, stage, sum);
+  }
   const Terms terms = terms_of(job.factors, sum);
   alignas(16) uint8_t mask_bytes[kLanes] = {};
   const uint8_t* mask = row.mask;
@@ -323,6 +335,7 @@ HWY_INLINE void small_row(const Job& job, const Row<T>& row, Stage<T>* stage) {
     std::memcpy(mask_bytes, row.mask, cols);
     mask = mask_bytes;
   }
+  T* to = stage != nullptr ? stage->room(row.dx, cols) : row.dx;
   for (size_t v = 0; v < V; ++v) {
     const F32x16 dx = masked(dx16(dy[v], y[v], terms), mask + at[v]);
     if (V > 1 || stage != nullptr || cols == kLanes) {
@@ -330,6 +343,16 @@ HWY_INLINE void small_row(const Job& job, const Row<T>& row, Stage<T>* stage) {
     } else {
       store_first(dx, to, cols);
     }
+  }
+}
+
+// Out of line and from the beginning, so that ordinary rows keep nothing in memory for it.
+template <class T, size_t V, bool kWhole>
+HWY_NOINLINE void unusual_small_row(const Job& job, const Row<T>& row, Stage<T>* stage, float sum) {
+  if (is_exact(job, row, sum)) {
+    write_exact(job, row, stage != nullptr ? stage->room(row.dx, job.cols) : row.dx);
+  } else {
+    small_row<T, V, kWhole, true>(job, row, stage);
   }
 }
 
@@ -427,7 +450,7 @@ Summed first_visit(const Job& job, const Row<T>& row) {
   const float on_dy = job.factors.on_dy;
   const float sum = HWY_LIKELY(on_dy == 1.0f) ? row_sum<false>(row, job.cols, 1.0f)
                                               : row_sum<true>(row, job.cols, on_dy);
-  return {sum, is_exact(job, row, sum)};
+  return {sum, !is_ordinary(job, sum) && is_exact(job, row, sum)};
 }
 
 template <class T>
@@ -515,7 +538,7 @@ void run_cpu(const Problem& problem, const Plan& plan, const Addresses& at) {
                 at,
                 static_cast<size_t>(problem.cols),
                 factors,
-                is_unusual(problem.scale),
+                is_unusual(problem.scale) ? std::numeric_limits<float>::infinity() : kLeastSum,
                 factors.on_dy == 1.0f && std::isfinite(factors.on_dx) && factors.on_dx != 0.0f,
                 aligned && outputs_should_stream(problem.dx.numel() * size)};
   switch (problem.dx.dtype) {

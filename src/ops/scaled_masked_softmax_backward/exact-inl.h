@@ -42,7 +42,7 @@ HWY_INLINE bool any_over_one(const T* y, size_t cols) {
 // Whether a row with this sum takes FP64; the sum is outside [kLeastSum, kLargestSum). `split`: the
 // scale's power went to dy.
 template <class T>
-HWY_NOINLINE bool unusual_sum_is_exact(const T* y, size_t cols, float sum, bool split) {
+HWY_INLINE bool unusual_sum_is_exact(const T* y, size_t cols, float sum, bool split) {
   if (!(std::abs(sum) < kLargestSum)) return split;
   if constexpr (std::is_same_v<T, float16_t>) {
     return false;  // products of two numbers over 2^-25 are no subnormals
@@ -50,17 +50,10 @@ HWY_NOINLINE bool unusual_sum_is_exact(const T* y, size_t cols, float sum, bool 
     return any_over_one(y, cols);
   }
 }
-template <class T>
-HWY_INLINE bool sum_is_exact(const T* y, size_t cols, float sum, bool split) {
-  const float size = std::abs(sum);
-  if (HWY_LIKELY(size >= kLeastSum && size < kLargestSum)) return false;
-  return unusual_sum_is_exact(y, cols, sum, split);
-}
-
 // The row, rounded to FP32 and then to the dtype. dx may be dy or y.
 template <class T>
-HWY_NOINLINE void write_exact(const T* dy, const T* y, const uint8_t* mask, size_t cols,
-                              double scale, T* dx) {
+HWY_INLINE void write_exact(const T* dy, const T* y, const uint8_t* mask, size_t cols, double scale,
+                            T* dx) {
   const auto wide = [](T value) { return static_cast<double>(to_float(value)); };
   double sum = 0.0;
   for (size_t c = 0; c < cols; ++c) sum += wide(dy[c]) * wide(y[c]);

@@ -29,6 +29,20 @@ Dims draw_strides(Random& random, const Dims& dims) {
 
 int64_t draw_lead(Random& random) { return random.chance(0.4) ? random.integer(1, 40) : 0; }
 
+// Numbers of every size from FP32's least subnormal to 2^20 (2^-1 unless `large`), a run of them of
+// one size each: whole rows are tiny, and single elements are.
+std::vector<double> draw_every_size(Random& random, size_t count, bool large) {
+  std::vector<double> values(count);
+  double scale = 0.0;
+  for (size_t i = 0; i < count; ++i) {
+    if (i == 0 || random.chance(0.03)) {
+      scale = std::ldexp(1.0, static_cast<int>(random.integer(-149, large ? 20 : -1)));
+    }
+    values[i] = random.normal() * scale;
+  }
+  return values;
+}
+
 // The numbers without what is not finite.
 std::vector<double> draw_numbers(Random& random, size_t count, bool large, bool tiny) {
   std::vector<double> values(count);
@@ -41,6 +55,7 @@ std::vector<double> draw_numbers(Random& random, size_t count, bool large, bool 
     for (double& value : values) value = static_cast<double>(random.integer(-3, 3));
     return values;
   }
+  if (kind == 6 && tiny) return draw_every_size(random, count, large);
   double scale = 1.0;
   double mean = 0.0;
   if (kind == 2 && tiny) scale = 0x1p-20;   // subnormal in FP16
@@ -115,14 +130,6 @@ Dims draw_dims(Random& random, size_t rank, int64_t most) {
   }
   if (random.chance(0.5)) std::swap(dims.front(), dims.back());
   return dims;
-}
-
-double largest(const std::vector<double>& values) {
-  double most = 0.0;
-  for (const double value : values) {
-    if (std::isfinite(value)) most = std::max(most, std::abs(value));
-  }
-  return most;
 }
 
 Dims draw_factors(Random& random, int64_t product) {

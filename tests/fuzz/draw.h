@@ -25,8 +25,8 @@ inline constexpr aclDataType kFloats[] = {ACL_FLOAT, ACL_FLOAT16, ACL_BF16};
 TensorPointer draw_input(Random& random, const Dims& dims, aclDataType dtype);
 TensorPointer draw_output(Random& random, const Dims& dims, aclDataType dtype);
 
-// Numbers for a floating tensor: normal ones, large, tiny (subnormal in 16 bits), all alike, small
-// whole ones; seldom with Inf and NaN among them.
+// Numbers for a floating tensor: normal ones, large, tiny (subnormal in 16 bits), of every size,
+// all alike, small whole ones; seldom with Inf and NaN among them.
 void fill_floats(Random& random, Tensor& tensor);
 // The same without Inf, NaN and large numbers, and without tiny ones unless they are asked for.
 void fill_finite(Random& random, Tensor& tensor, bool tiny);
@@ -42,9 +42,6 @@ Dims draw_dims(Random& random, size_t rank, int64_t most);
 
 // Dims with that product: the number itself, or split in two or three, or with ones between.
 Dims draw_factors(Random& random, int64_t product);
-
-// The largest magnitude among the finite values; 0 if there is none.
-double largest(const std::vector<double>& values);
 
 // "f16[3,5]/5,1", for the description of a problem.
 std::string text_of(const Tensor& tensor);

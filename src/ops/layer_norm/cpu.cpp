@@ -14,6 +14,7 @@
 #include "kernels/cpu/parallel.h"
 #include "kernels/cpu/rows.h"
 #include "ops/layer_norm/problem.h"
+#include "ops/layer_norm/statistics.h"
 #include "ops/layer_norm/tree.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -42,16 +43,6 @@ constexpr int64_t kGroupRows = 16;
 // each other out.
 constexpr int64_t kPrefetchColumns = 32768;
 
-// Mean of some elements, and the sum of their squared distances from it.
-struct Moments {
-  double mean, squares;
-};
-
-// What a row's elements are normalised with, as they are written.
-struct Statistics {
-  float mean, rstd;
-};
-
 // One run as the kernels see it.
 struct Job {
   const Problem& problem;
@@ -74,45 +65,12 @@ struct Job {
   }
 };
 
-// The moments of a row, its panels joined in order: exact but for FP64 roundings.
-class RowMoments {
- public:
-  void add(const Moments& panel, int64_t columns) {
-    const auto count = static_cast<double>(columns);
-    const double total = count_ + count;
-    const double apart = panel.mean - all_.mean;
-    all_.mean += apart * (count / total);
-    all_.squares += panel.squares + apart * apart * (count_ * count / total);
-    count_ = total;
-  }
-  const Moments& all() const { return all_; }
-
- private:
-  Moments all_{0.0, 0.0};
-  double count_ = 0.0;
+// The statistics of a row of these moments, before they are rounded.
+struct WideStatistics {
+  double mean, rstd;
 };
-
-// In FP64, for the rows whose squares leave FP32, or fall below its normal numbers and are not
-// outweighed by eps. Also where Inf or NaN makes its way.
 template <class T>
-Moments wide_moments(const T* x, int64_t cols) {
-  const auto count = static_cast<double>(cols);
-  Moments row{0.0, 0.0};
-  for (int64_t i = 0; i < cols; ++i) row.mean += static_cast<double>(to_float(x[i]));
-  row.mean /= count;
-  for (int64_t i = 0; i < cols; ++i) {
-    const double apart = static_cast<double>(to_float(x[i])) - row.mean;
-    row.squares += apart * apart;
-  }
-  return row;
-}
-
-// What the FP32 sums of a row are good for: squares below 2^-150 count as nothing, so the sum of
-// variance and eps has to stand well above.
-constexpr double kLeastVariance = 0x1p-120;
-
-template <class T>
-Statistics statistics_of(const Job& job, const T* x, Moments row) {
+WideStatistics statistics_of(const Job& job, const T* x, Moments row) {
   const int64_t cols = job.problem.cols;
   const auto count = static_cast<double>(cols);
   double variance = row.squares * job.reciprocal_cols + job.problem.eps;
@@ -120,7 +78,7 @@ Statistics statistics_of(const Job& job, const T* x, Moments row) {
     row = wide_moments(x, cols);
     variance = row.squares / count + job.problem.eps;
   }
-  return {static_cast<float>(row.mean), static_cast<float>(1.0 / std::sqrt(variance))};
+  return {row.mean, 1.0 / std::sqrt(variance)};
 }
 
 // One element of an optional output of any float dtype.
@@ -219,11 +177,54 @@ HWY_INLINE double squares_around(double mean, const T* x, size_t n) {
   return around_mean < 0.0 ? 0.0 : around_mean;
 }
 
+// An element is nearer to the mean than `reach`, but not on it.
+template <class T>
+bool any_near(const T* x, int64_t cols, float mean, float reach) {
+  const TagF32 d;
+  const F32x16 centre = set16(mean);
+  auto found = hn::Ne(hn::Zero(d), hn::Zero(d));
+  const auto look = [&](const F32x16& distance) HWY_ATTR {
+    for (size_t i = 0; i < kParts; ++i) {
+      const auto apart = hn::Ne(distance.part[i], hn::Zero(d));
+      found = hn::Or(found, hn::And(apart, hn::Lt(hn::Abs(distance.part[i]), hn::Set(d, reach))));
+    }
+  };
+  const auto n = static_cast<size_t>(cols);
+  size_t at = 0;
+  for (; at + kLanes <= n; at += kLanes) look(sub(load16(x + at), centre));
+  if (at < n) look(keep_first(sub(load_first(x + at, n - at), centre), n - at));
+  return !hn::AllFalse(d, found);
+}
+
 template <class T>
 HWY_INLINE Moments moments(const T* x, int64_t columns) {
   const auto n = static_cast<size_t>(columns);
   const double mean = sum_of(x, n) / static_cast<double>(columns);
   return {mean, squares_around(mean, x, n)};
+}
+
+// Whether a row near zero is to be written in FP64 (statistics.h). A mean of exactly 0 loses
+// nothing itself: then, and where only its product with rstd is small, the elements decide.
+template <class T>
+HWY_NOINLINE void look_closer(const T* x, int64_t cols, const WideStatistics& wide,
+                              Statistics& values) {
+  const bool whatever_x =
+      (wide.mean != 0.0 && std::abs(wide.mean) < double{kNear}) || wide.rstd < double{kLeastRstd};
+  const double reach = double{kNear} * std::max(1.0, 1.0 / wide.rstd);
+  if (!whatever_x && !any_near(x, cols, values.mean, static_cast<float>(reach))) return;
+  values.exact = true;
+  values.exact_mean = exact_mean(x, cols);
+  values.exact_rstd = wide.rstd;
+}
+
+template <class T>
+HWY_INLINE void find_statistics(const Job& job, const T* x, const Moments& moments,
+                                Statistics& values) {
+  const WideStatistics wide = statistics_of(job, x, moments);
+  values.mean = static_cast<float>(wide.mean);
+  values.rstd = static_cast<float>(wide.rstd);
+  values.exact = false;
+  if (HWY_UNLIKELY(values.near_zero())) look_closer(x, job.problem.cols, wide, values);
 }
 
 // One row's elements on their way through the registers.
@@ -284,7 +285,8 @@ HWY_INLINE void write_row(const Job& job, const Line<T, TOut>& line, int64_t beg
 }
 
 template <class T, class TOut>
-HWY_INLINE Line<T, TOut> line_of(const Job& job, int64_t row, int64_t next, Statistics values) {
+HWY_INLINE Line<T, TOut> line_of(const Job& job, int64_t row, int64_t next,
+                                 const Statistics& values) {
   const T* x = static_cast<const T*>(job.at.x);
   return Line<T, TOut>{x + job.x_rows(row),
                        x + job.x_rows(next),
@@ -293,6 +295,16 @@ HWY_INLINE Line<T, TOut> line_of(const Job& job, int64_t row, int64_t next, Stat
                        static_cast<TOut*>(job.at.y) + job.y_rows(row),
                        set16(values.mean),
                        set16(values.rstd)};
+}
+
+template <class T, class TOut>
+HWY_NOINLINE void write_exact(const Job& job, int64_t row, const Statistics& values, int64_t begin,
+                              int64_t end) {
+  const T* x = static_cast<const T*>(job.at.x) + job.x_rows(row);
+  TOut* y = static_cast<TOut*>(job.at.y) + job.y_rows(row);
+  for (int64_t col = begin; col < end; ++col) {
+    y[col] = from_float<TOut>(exact_y(values, to_float(x[col]), job.gamma[col], job.beta[col]));
+  }
 }
 
 // The moments of `count` rows from `row` on. Step by step for all of them, so that the ends of the
@@ -334,12 +346,16 @@ void slab(const Job& job, int64_t index) {
     group_moments<T>(job, row, count, found);
     for (int64_t r = 0; r < count; ++r) {
       const T* x = static_cast<const T*>(job.at.x) + job.x_rows(row + r);
-      values[r] = statistics_of(job, x, found[r]);
+      find_statistics(job, x, found[r], values[r]);
       put_statistics(job, row + r, values[r]);
     }
     for (int64_t r = 0; r < count; ++r) {
       const int64_t next = cols <= kPrefetchColumns ? std::min(row + r + group, end - 1) : row + r;
-      write_row(job, line_of<T, TOut>(job, row + r, next, values[r]), 0, cols);
+      if (HWY_UNLIKELY(values[r].exact)) {
+        write_exact<T, TOut>(job, row + r, values[r], 0, cols);
+      } else {
+        write_row(job, line_of<T, TOut>(job, row + r, next, values[r]), 0, cols);
+      }
     }
   }
   if (job.streaming) hwy::FlushStream();
@@ -362,7 +378,7 @@ void row_statistics(const Job& job, int64_t row) {
     row_moments.add(job.panel_moments(row)[p], job.panel_columns(p));
   }
   const T* x = static_cast<const T*>(job.at.x) + job.x_rows(row);
-  job.statistics(row) = statistics_of(job, x, row_moments.all());
+  find_statistics(job, x, row_moments.all(), job.statistics(row));
   put_statistics(job, row, job.statistics(row));
 }
 
@@ -370,8 +386,13 @@ template <class T, class TOut>
 void write_panel(const Job& job, int64_t index) {
   const int64_t row = index / job.plan.panels;
   const int64_t begin = index % job.plan.panels * kPanel;
-  write_row(job, line_of<T, TOut>(job, row, row, job.statistics(row)), begin,
-            std::min(begin + kPanel, job.problem.cols));
+  const int64_t end = std::min(begin + kPanel, job.problem.cols);
+  const Statistics& values = job.statistics(row);
+  if (HWY_UNLIKELY(values.exact)) {
+    write_exact<T, TOut>(job, row, values, begin, end);
+  } else {
+    write_row(job, line_of<T, TOut>(job, row, row, values), begin, end);
+  }
   if (job.streaming) hwy::FlushStream();
 }
 

@@ -8,6 +8,7 @@
 #include "base/checked.h"
 #include "base/verbose.h"
 #include "kernels/cpu/target.h"
+#include "ops/layer_norm/statistics.h"
 #include "ops/layer_norm/tree.h"
 #include "tensor/check.h"
 #include "tensor/launch.h"
@@ -156,7 +157,8 @@ Plan make_plan(const Problem& problem) {
   if (problem.gamma.dtype != ACL_FLOAT) plan.gamma_bytes = row_bytes;
   if (problem.beta.dtype != ACL_FLOAT) plan.beta_bytes = row_bytes;
   if (plan.wide) {
-    plan.moment_bytes = problem.rows * (plan.panels + 1) * 2 * static_cast<int64_t>(sizeof(double));
+    plan.moment_bytes = problem.rows * (plan.panels * static_cast<int64_t>(sizeof(Moments)) +
+                                        static_cast<int64_t>(sizeof(Statistics)));
   }
   return plan;
 }

@@ -44,7 +44,7 @@ struct Plan {
 
   // Bytes of workspace regions; 0: not needed.
   int64_t gamma_bytes = 0, beta_bytes = 0;  // as FP32
-  int64_t moment_bytes = 0;                 // wide: the moments of every panel, then of every row
+  int64_t moment_bytes = 0;                 // wide: moments of the panels, statistics of the rows
 };
 Plan make_plan(const Problem& problem);
 

@@ -351,10 +351,92 @@ TEST(LayerNorm, HugeAndTinyNumbers) {
   }
 }
 
+// Sizes down to the least subnormals, another one for every row; now and then an element of another
+// size, a zero, or a row of one number.
+void fill_with_every_size(Problem& problem, uint64_t seed) {
+  Random random(seed);
+  const std::vector<double> sizes = {1.0,   1e-20, 1e-29, 1e-33, 1e-36, 1e-38,
+                                     1e-39, 1e-40, 1e-42, 1e-44, 0.0};
+  std::vector<double> x;
+  const size_t rows = Problem::count(problem.head), cols = Problem::count(problem.tail);
+  for (size_t r = 0; r < rows; ++r) {
+    const double size = random.pick(sizes);
+    const bool constant = random.chance(0.1), pairs = random.chance(0.1);
+    for (size_t c = 0; c < cols; ++c) {
+      double value = random.normal() * (random.chance(0.02) ? random.pick(sizes) : size);
+      if (random.chance(0.1)) value = 0.0;
+      if (constant) value = size;
+      x.push_back(pairs && c % 2 == 1 ? -x.back() : value);  // a mean of exactly 0
+    }
+  }
+  problem.x.fill(x);
+  problem.weight.fill_normal(seed + 1, 0.0, random.pick(std::vector<double>{1.0, 1e4, 1e12}));
+}
+
+TEST(LayerNorm, SubnormalIntermediatesHoldTheToleranceWithTheSameBitsEverywhere) {
+  uint64_t seed = seed_of_test(1);
+  for (const Dims& dims : {Dims{40, 7}, Dims{70, 33}, Dims{20, 1000}, Dims{3, 9000}}) {
+    for (const aclDataType dtype : {ACL_FLOAT, ACL_BF16}) {
+      for (const double eps : {1e-5, 1e-12, 1e-30}) {
+        Options options = all_of(dtype);
+        options.weight = ACL_FLOAT;
+        options.bias.reset();
+        options.eps = eps;
+        options.y = seed % 2 == 0 ? ACL_FLOAT : dtype;
+        SCOPED_TRACE(replay(++seed));
+        Problem problem(dims, options);
+        fill_with_every_size(problem, seed);
+        problem.run_and_check();
+        const std::vector<uint8_t> bits = problem.output_bits();
+        const auto again = [&](const std::string& name) {
+          problem.poison_outputs();
+          ASSERT_TRUE(problem.run_it().ok());
+          expect_same_bits(name, problem.output_bits(), bits);
+        };
+        for_each_target(again);
+        for_each_thread_count([&](int threads) { again(std::to_string(threads) + " threads"); });
+        options.in = options.out = Arrangement::kRowPadded;
+        Problem padded(dims, options);
+        fill_with_every_size(padded, seed);
+        padded.run_and_check();
+        expect_same_bits("padded", padded.output_bits(), bits);
+      }
+    }
+  }
+}
+
+// One size everywhere; f16 has no numbers so small, but its weight may be FP32 and any eps is.
+TEST(LayerNorm, SubnormalDistancesBesideLargeFactors) {
+  struct Sizes {
+    double x, eps, weight;
+  };
+  for (const Sizes& sizes : {Sizes{1e-40, 1e-5, 1.0}, Sizes{1e-40, 1e-5, 1e12},
+                             Sizes{1e-36, 1.0, 1e12}, Sizes{1e-44, 1e-30, 1e20}}) {
+    for (const Dims& dims : {Dims{6, 50}, Dims{3, 9000}}) {
+      Options options;
+      options.bias.reset();
+      options.eps = sizes.eps;
+      Problem problem(dims, options);
+      problem.x.fill_normal(4, 0.0, sizes.x);
+      problem.weight.fill_normal(5, 0.0, sizes.weight);
+      problem.run_and_check();
+    }
+  }
+  for (const aclDataType dtype : kFloats) {
+    Options options = all_of(dtype);
+    options.bias.reset();
+    options.weight = ACL_FLOAT;
+    options.eps = 1e80;
+    Problem problem({6, 50}, options);
+    problem.weight.fill_normal(5, 0.0, 1e35);
+    problem.run_and_check();
+  }
+}
+
 // Rows of one number have no variance: y is the bias, without eps 0 * Inf.
 TEST(LayerNorm, ConstantRows) {
   for (const aclDataType dtype : kFloats) {
-    for (const double number : {0.1, -1000.3, 0.0, 1e-30, 60001.0}) {
+    for (const double number : {0.1, -1000.3, 0.0, 1e-30, 3e-41, 60001.0}) {
       for (const Dims& dims : {Dims{3, 100}, Dims{2, 10001}}) {
         Problem problem(dims, all_of(dtype));
         problem.x.fill_constant(number);

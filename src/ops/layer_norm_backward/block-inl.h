@@ -34,6 +34,11 @@ inline constexpr size_t kRound = 4 * kLanes;
 // Columns after which the chains are full.
 inline constexpr size_t kChainColumns = kRound * kChain;
 
+// Means of g and g * xhat over a row.
+struct Means {
+  double g, gx;
+};
+
 // Up to sixteen rows and what each needs: dx = rstd * ((g - mean_g) - xhat * mean_gx).
 template <class T>
 struct Rows {
@@ -45,6 +50,9 @@ struct Rows {
   alignas(64) float rstd[kRows] = {};
   alignas(64) float mean_g[kRows] = {};
   alignas(64) float mean_gx[kRows] = {};
+  bool ordinary = false;  // all_ordinary() (exact-inl.h)
+  uint32_t exact = 0;     // bit r: the dx of row r takes FP64 (exact-inl.h), from these means
+  Means exact_means[kRows];
   // Bytes from a row to the one that the next call visits, for prefetching.
   intptr_t dy_ahead = 0, x_ahead = 0;
 };
@@ -339,22 +347,22 @@ HWY_INLINE void visit_rows(const Rows<T>& rows, size_t first, const float* gamma
   if (at < end) visit(at, end - at, false);
 }
 
-// Second visit, columns [begin, end) of all rows, four or two rows at a time: the chains of a
-// column are loaded and stored once for them. (Two are enough where every store decides on a
+// Second visit, columns [begin, end) of rows [first, last), four or two rows at a time: the chains
+// of a column are loaded and stored once for them. (Two are enough where every store decides on a
 // dtype.)
 template <class T, bool kPlain>
-void write_columns(const Rows<T>& rows, const float* gamma, const Store& store, size_t begin,
-                   size_t end, float* chain) {
-  size_t r = 0;
+void write_columns(const Rows<T>& rows, size_t first, size_t last, const float* gamma,
+                   const Store& store, size_t begin, size_t end, float* chain) {
+  size_t r = first;
   if constexpr (kPlain) {
-    for (; r + 4 <= rows.count; r += 4) {
+    for (; r + 4 <= last; r += 4) {
       visit_rows<T, 4, kPlain>(rows, r, gamma, store, begin, end, chain);
     }
   }
-  for (; r + 2 <= rows.count; r += 2) {
+  for (; r + 2 <= last; r += 2) {
     visit_rows<T, 2, kPlain>(rows, r, gamma, store, begin, end, chain);
   }
-  if (r < rows.count) visit_rows<T, 1, kPlain>(rows, r, gamma, store, begin, end, chain);
+  if (r < last) visit_rows<T, 1, kPlain>(rows, r, gamma, store, begin, end, chain);
 }
 
 }  // namespace

@@ -25,6 +25,7 @@
 #include "kernels/cpu/strips-inl.h"
 #include "kernels/cpu/sums-inl.h"
 #include "ops/layer_norm_backward/block-inl.h"
+#include "ops/layer_norm_backward/exact-inl.h"
 #include "ops/layer_norm_backward/gather-inl.h"
 
 #ifndef ACLGRAD_OPS_LAYER_NORM_BACKWARD_CPU_SHARED_
@@ -64,8 +65,12 @@ struct Job {
   double* slab_totals(int64_t slab) const {
     return static_cast<double*>(at.partial_region) + slab * 2 * padded_cols;
   }
+  // Wide problems: the sums of every panel of every row, then the means of every row.
   double* row_totals(int64_t row, int64_t panel) const {
     return static_cast<double*>(at.row_region) + (row * plan.panels + panel) * 2;
+  }
+  RowMeans& row_means(int64_t row) const {
+    return reinterpret_cast<RowMeans*>(row_totals(problem.rows, 0))[row];
   }
 };
 
@@ -143,6 +148,8 @@ void locate(const Job& job, int64_t row, size_t count, Rows<T>& rows) {
   auto* dx = static_cast<char*>(job.at.dx);
   const auto element = static_cast<int64_t>(dtype_size(problem.dx.dtype));
   rows.count = count;
+  rows.ordinary = false;
+  rows.exact = 0;
   each_offset(job.dy_rows, row, count, [&](size_t r, int64_t at) { rows.dy[r] = dy + at; });
   each_offset(job.x_rows, row, count, [&](size_t r, int64_t at) { rows.x[r] = x + at; });
   each_offset(job.dx_rows, row, count,
@@ -155,13 +162,54 @@ void locate(const Job& job, int64_t row, size_t count, Rows<T>& rows) {
 template <class T>
 using DxStage = Stage<T, kDxStageBytes>;
 
+// Some of the columns of a group of rows, and where their chains stand.
+struct Tile {
+  int64_t begin, end;
+  float* chain;
+};
+
+template <class T, bool kPlain>
+HWY_INLINE void visit_tile(const Job& job, const Rows<T>& rows, size_t first, size_t last,
+                           const Store& store, const Tile& tile) {
+  if (job.gathered) {
+    write_gathered_columns<T, kPlain>(rows, first, last, job.forms, job.gamma, store, tile.begin,
+                                      tile.end, tile.chain);
+  } else {
+    write_columns<T, kPlain>(rows, first, last, job.gamma, store, static_cast<size_t>(tile.begin),
+                             static_cast<size_t>(tile.end), tile.chain);
+  }
+}
+
+// Out of line, so that ordinary rows do not pay for what it keeps.
+template <class T, bool kPlain>
+HWY_NOINLINE void visit_exact_tile(const Job& job, const Rows<T>& rows, uint32_t near_zero,
+                                   const Store& store, const Tile& tile) {
+  visit_with_exact_rows(rows, near_zero, job.forms, job.gamma, store.dtype, tile.begin,
+                        tile.end - tile.begin, tile.chain, [&](size_t first, size_t last) {
+                          visit_tile<T, kPlain>(job, rows, first, last, store, tile);
+                        });
+}
+
+template <class T, bool kPlain>
+HWY_INLINE void write_tile(const Job& job, const Rows<T>& rows, uint32_t near_zero,
+                           const Store& store, const Tile& tile) {
+  const bool near =
+      near_zero != 0 && (job.gathered || any_near_mean(rows, near_zero, tile.begin, tile.end));
+  if (HWY_LIKELY(rows.exact == 0 && !near)) {
+    visit_tile<T, kPlain>(job, rows, 0, rows.count, store, tile);
+  } else {
+    visit_exact_tile<T, kPlain>(job, rows, near_zero, store, tile);
+  }
+}
+
 // Second visit of a group of rows: columns [begin, end), a tile at a time, so that its chains stay
 // in L1 and every row is read and written in runs long enough for the memory's pages.
 template <class T>
 void write_rows(const Job& job, Rows<T>& rows, const Group& group, int64_t begin, int64_t end,
                 DxStage<T>* stage) {
   const Problem& problem = job.problem;
-  const bool plain = problem.dx.dtype == problem.x.dtype && problem.want_dx && dx_has_no_nan(rows);
+  const bool plain = problem.dx.dtype == problem.x.dtype && problem.want_dx &&
+                     (rows.ordinary || dx_has_no_nan(rows));
   Store store{problem.want_dx ? problem.dx.dtype : ACL_DT_UNDEFINED,
               job.streaming && plain && job.forms.dx.dense()};
   if (stage != nullptr) {
@@ -173,24 +221,20 @@ void write_rows(const Job& job, Rows<T>& rows, const Group& group, int64_t begin
   for (size_t r = 0; store.streaming && r < rows.count; ++r) {
     store.streaming = begins_line(static_cast<T*>(rows.dx[r]) + begin);
   }
+  const uint32_t near_zero = problem.want_dgamma ? rows_near_zero(rows) : 0;
   alignas(64) float tile_chain[2 * kTile];
-  for (int64_t tile = begin; tile < end; tile += kTile) {
-    const int64_t tile_end = std::min(tile + kTile, end);
-    float* chain = group.chain == nullptr ? tile_chain : group.chain + 2 * (tile - begin);
-    const int64_t columns = round_up(tile_end - tile, static_cast<int64_t>(kStrip<T>));
+  for (int64_t at = begin; at < end; at += kTile) {
+    float* chain = group.chain == nullptr ? tile_chain : group.chain + 2 * (at - begin);
+    const Tile tile{at, std::min(at + kTile, end), chain};
+    const int64_t columns = round_up(tile.end - at, static_cast<int64_t>(kStrip<T>));
     if (group.first) std::fill_n(chain, 2 * columns, 0.0f);
-    const auto visit = [&](auto is_plain) {
-      constexpr bool kPlain = decltype(is_plain)::value;
-      if (job.gathered) {
-        write_gathered_columns<T, kPlain>(rows, job.forms, job.gamma, store, tile, tile_end, chain);
-      } else {
-        write_columns<T, kPlain>(rows, job.gamma, store, static_cast<size_t>(tile),
-                                 static_cast<size_t>(tile_end), chain);
-      }
-    };
-    plain ? visit(std::true_type()) : visit(std::false_type());
+    if (plain) {
+      write_tile<T, true>(job, rows, near_zero, store, tile);
+    } else {
+      write_tile<T, false>(job, rows, near_zero, store, tile);
+    }
     if (group.last && group.totals != nullptr) {
-      flush_chains(group, tile - begin, tile - begin + columns, chain);
+      flush_chains(group, at - begin, at - begin + columns, chain);
     }
   }
 }
@@ -205,6 +249,8 @@ HWY_INLINE void find_means(const Job& job, Rows<T>& rows) {
     InPlace<T> source{rows};
     sum_rows(rows, source, job.gamma, cols, job.reciprocal_cols);
   }
+  rows.ordinary = all_ordinary(rows);
+  if (HWY_UNLIKELY(!rows.ordinary)) look_closer(rows, job.forms, job.gamma, cols);
 }
 
 // One slab: all columns of its rows; its totals of dgamma and dbeta go to its region.
@@ -265,6 +311,27 @@ void panel_sums(const Job& job, int64_t index) {
   std::copy_n(sums, 2, job.row_totals(index / job.plan.panels, index % job.plan.panels));
 }
 
+// Between the passes: the means of one row, from its panels in order.
+template <class T>
+void row_means(const Job& job, int64_t row) {
+  Rows<T> rows;
+  locate(job, row, 1, rows);
+  double sums[2] = {0.0, 0.0};
+  for (int64_t p = 0; p < job.plan.panels; ++p) {
+    sums[0] += job.row_totals(row, p)[0];
+    sums[1] += job.row_totals(row, p)[1];
+  }
+  const Means means = {sums[0] * job.reciprocal_cols, sums[1] * job.reciprocal_cols};
+  rows.mean_g[0] = static_cast<float>(means.g);
+  rows.mean_gx[0] = static_cast<float>(means.gx);
+  if (!all_ordinary(rows)) {
+    look_closer(rows, job.forms, job.gamma, static_cast<size_t>(job.problem.cols));
+  }
+  const bool exact = rows.exact != 0;
+  const Means& found = exact ? rows.exact_means[0] : means;
+  job.row_means(row) = {found.g, found.gx, exact};
+}
+
 // The final sums of columns [begin, end), from FP64 totals in strip order.
 template <class T>
 void write_sums(const View& view, void* base, int64_t begin, int64_t end, const double* totals) {
@@ -299,14 +366,11 @@ void panel(const Job& job, int64_t index) {
   for (int64_t block = 0; block < job.problem.rows; block += kRowBlock) {
     locate(job, block, static_cast<size_t>(std::min(kRowBlock, job.problem.rows - block)), rows);
     for (size_t r = 0; job.problem.want_dx && r < rows.count; ++r) {
-      double sums[2] = {0.0, 0.0};
-      for (int64_t p = 0; p < job.plan.panels; ++p) {
-        const double* part = job.row_totals(block + static_cast<int64_t>(r), p);
-        sums[0] += part[0];
-        sums[1] += part[1];
-      }
-      rows.mean_g[r] = static_cast<float>(sums[0] * job.reciprocal_cols);
-      rows.mean_gx[r] = static_cast<float>(sums[1] * job.reciprocal_cols);
+      const RowMeans& means = job.row_means(block + static_cast<int64_t>(r));
+      rows.mean_g[r] = static_cast<float>(means.g);
+      rows.mean_gx[r] = static_cast<float>(means.gx);
+      rows.exact_means[r] = {means.g, means.gx};
+      if (means.exact) rows.exact |= 1u << r;
     }
     const Group group{true, true, nullptr, block == 0, job.columns ? totals : nullptr, kPanel};
     write_rows<T>(job, rows, group, begin, end, nullptr);
@@ -366,6 +430,7 @@ void run(const Job& job) {
     if (job.problem.want_dx) {
       parallel_blocks(job.problem.rows * plan.panels,
                       [&](int64_t index) { panel_sums<T>(job, index); });
+      parallel_blocks(job.problem.rows, [&](int64_t row) { row_means<T>(job, row); });
     }
     parallel_blocks(plan.panels, [&](int64_t index) { panel<T>(job, index); });
     return;

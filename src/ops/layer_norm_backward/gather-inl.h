@@ -97,19 +97,22 @@ void gather_tile(const Rows<T>& rows, size_t first, const RowForms& forms, aclDa
   }
 }
 
-// write_columns() of gathered rows, columns [begin, end), at most kTile of them. Row follows row in
-// every chain, however many are gathered together, so the bits are those of dense rows.
+// write_columns() of gathered rows [first, last), columns [begin, end), at most kTile of them. Row
+// follows row in every chain, however many are gathered together, so the bits are those of dense
+// rows.
 template <class T, bool kPlain>
-HWY_NOINLINE void write_gathered_columns(const Rows<T>& rows, const RowForms& forms,
-                                         const float* gamma, const Store& store, int64_t begin,
-                                         int64_t end, float* chain) {
+HWY_NOINLINE void write_gathered_columns(const Rows<T>& rows, size_t first, size_t last,
+                                         const RowForms& forms, const float* gamma,
+                                         const Store& store, int64_t begin, int64_t end,
+                                         float* chain) {
   const int64_t count = end - begin;
   Tiles<T> tiles;
   Rows<T> part;
-  for (size_t first = 0; first < rows.count; first += kGatherRows) {
-    part.count = std::min(kGatherRows, rows.count - first);
+  for (; first < last; first += kGatherRows) {
+    part.count = std::min(kGatherRows, last - first);
     gather_tile(rows, first, forms, store.dtype, begin, count, tiles, part);
-    write_columns<T, kPlain>(part, gamma + begin, store, 0, static_cast<size_t>(count), chain);
+    write_columns<T, kPlain>(part, 0, part.count, gamma + begin, store, 0,
+                             static_cast<size_t>(count), chain);
     if (store.dtype == ACL_DT_UNDEFINED || forms.dx.dense()) continue;
     visit_float(store.dtype, [&](auto type) {
       using Out = decltype(type);

@@ -192,7 +192,8 @@ Plan make_plan(const Problem& problem) {
     plan.gamma_bytes = saturating_product({round_up(problem.cols, kWidestStrip), float_size});
   }
   if (plan.wide) {
-    plan.row_bytes = problem.rows * plan.panels * 2 * double_size;
+    plan.row_bytes =
+        problem.rows * (plan.panels * 2 * double_size + static_cast<int64_t>(sizeof(RowMeans)));
   } else if (columns) {
     plan.partial_bytes =
         saturating_product({plan.slabs, 2, round_up(problem.cols, kWidestStrip), double_size});

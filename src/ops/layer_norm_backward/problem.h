@@ -37,6 +37,12 @@ struct Problem {
   bool has_gamma() const { return gamma.dtype != ACL_DT_UNDEFINED; }
 };
 
+// Wide: means of g and g * xhat over a row, and whether its dx takes FP64.
+struct RowMeans {
+  double g, gx;
+  bool exact;
+};
+
 // How it is cut, from the shape alone.
 struct Plan {
   bool wide = false;      // column panels instead of slabs of rows
@@ -47,8 +53,9 @@ struct Plan {
   // Bytes of workspace regions; 0: not needed.
   int64_t gamma_bytes = 0;  // gamma as FP32
   int64_t partial_bytes =
-      0;                  // double [slabs][2][padded cols]: dgamma and dbeta totals of each slab
-  int64_t row_bytes = 0;  // wide: double [rows][panels][2]: sums of g and g * xhat
+      0;  // double [slabs][2][padded cols]: dgamma and dbeta totals of each slab
+  // wide: double [rows][panels][2]: sums of g and g * xhat; RowMeans [rows]
+  int64_t row_bytes = 0;
 };
 Plan make_plan(const Problem& problem);
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <initializer_list>
 #include <limits>
 #include <optional>
 #include <string>
@@ -414,6 +415,144 @@ TEST(LayerNormBackward, NanInfAndSubnormalsFlowAsTheFormulaHasThem) {
   tiny.mean.fill_constant(0.0);
   ASSERT_TRUE(tiny.run_it().ok());
   tiny.expect_right(tiny.exact());
+}
+
+// Sizes from 1e12 down to the least subnormals, another one for every row of every tensor; now and
+// then an element of another size, a zero, or a row that is its mean. Nothing overflows.
+void fill_with_every_size(Problem& problem, uint64_t seed) {
+  Random random(seed);
+  const std::vector<double> tiny = {1e-30, 1e-36, 1e-39, 1e-40, 1e-42, 1e-44};
+  const auto size = [&](std::initializer_list<double> ordinary) {
+    return random.chance(0.6) ? random.pick(tiny) : random.pick(std::vector<double>(ordinary));
+  };
+  const auto draw = [&](double usual) {
+    if (random.chance(0.1)) return 0.0;
+    return random.normal() * (random.chance(0.05) ? size({1.0, 1e-20}) : usual);
+  };
+  const size_t rows = Problem::count(problem.head), cols = Problem::count(problem.tail);
+  std::vector<double> dy, x, mean, rstd, gamma;
+  const double gamma_size = random.chance(0.5) ? 1.0 : size({1e4, 1e-20});
+  for (size_t c = 0; c < cols; ++c) gamma.push_back(draw(gamma_size));
+  for (size_t r = 0; r < rows; ++r) {
+    const double most = problem.options.dtype == ACL_FLOAT16 ? 1e3 : 1e12;
+    const double dy_size = random.chance(0.1) ? 0.0 : std::min(size({1.0, 1e4, 1e12}), most);
+    const double x_size = size({1.0, 1e-20});
+    mean.push_back(random.chance(0.3) ? 0.0 : random.normal() * x_size);
+    rstd.push_back(random.pick(std::vector<double>{0.5, -316.0, 316.0, 1e6, 1e-42}));
+    const bool constant = random.chance(0.1);
+    for (size_t c = 0; c < cols; ++c) {
+      dy.push_back(draw(dy_size));
+      x.push_back(constant ? mean.back() : draw(x_size));
+    }
+  }
+  problem.dy.fill(dy);
+  problem.x.fill(x);
+  problem.mean.fill(mean);
+  problem.rstd.fill(rstd);
+  problem.gamma.fill(gamma);
+}
+
+// Short and long rows, gathered ones, several tiles, slabs and panels.
+const std::vector<Segmented>& shapes_with_every_size() {
+  static const std::vector<Segmented> shapes = {
+      {{5, 7}, 1},     {{37, 24}, 1},     {{70, 33}, 1},  {{19, 1300}, 1}, {{21, 9, 5}, 2},
+      {{6, 3, 40}, 2}, {{18, 25, 41}, 2}, {{3, 9000}, 1}, {{40, 1100}, 1}, {{3, 3, 2900}, 2}};
+  return shapes;
+}
+
+TEST(LayerNormBackward, SubnormalIntermediatesHoldTheToleranceWithTheSameBitsEverywhere) {
+  uint64_t seed = seed_of_test(1);
+  for (const Segmented& shape : shapes_with_every_size()) {
+    for (const aclDataType dtype : kFloats) {
+      for (const std::optional<aclDataType> gamma :
+           {std::optional<aclDataType>(), std::optional(ACL_FLOAT), std::optional(dtype)}) {
+        Options options = all_of(dtype);
+        options.gamma = gamma;
+        options.normalized = shape.normalized;
+        options.dx = options.dgamma = seed % 2 == 0 ? ACL_FLOAT : dtype;
+        SCOPED_TRACE(replay(++seed));
+        Problem problem(shape.dims, options);
+        fill_with_every_size(problem, seed);
+        const Outcome outcome = problem.run_it();
+        ASSERT_TRUE(outcome.ok()) << outcome;
+        problem.expect_right(problem.exact());
+        const std::vector<uint8_t> bits = problem.output_bits();
+        const auto again = [&](const std::string& name) {
+          problem.poison_outputs();
+          ASSERT_TRUE(problem.run_it().ok());
+          expect_same_bits(name, problem.output_bits(), bits);
+        };
+        for_each_target(again);
+        for_each_thread_count([&](int threads) { again(std::to_string(threads) + " threads"); });
+      }
+    }
+  }
+}
+
+TEST(LayerNormBackward, SubnormalIntermediatesHaveTheSameBitsInEveryViewMaskAndPlace) {
+  uint64_t seed = seed_of_test(100);
+  for (const Segmented& shape : shapes_with_every_size()) {
+    SCOPED_TRACE(replay(++seed));
+    Options options = all_of(seed % 3 == 0 ? ACL_BF16 : ACL_FLOAT);
+    options.gamma = ACL_FLOAT;
+    options.normalized = shape.normalized;
+    Problem plain(shape.dims, options);
+    fill_with_every_size(plain, seed);
+    ASSERT_TRUE(plain.run_it().ok());
+    for (const Form form : {Form::kPadded, Form::kPermuted, Form::kReversed}) {
+      options.dy_strides = options.x_strides = form_strides(shape.dims, form);
+      options.dx_strides = form_strides(shape.dims, Form::kPadded);
+      Problem view(shape.dims, options);
+      fill_with_every_size(view, seed);
+      ASSERT_TRUE(view.run_it().ok());
+      expect_same_bits("view", view.output_bits(), plain.output_bits());
+      for (const bool on_dy : {true, false}) {
+        Problem same(shape.dims, options);
+        fill_with_every_size(same, seed);
+        const Outcome outcome = run(
+            [&](uint64_t* size, aclOpExecutor** executor) {
+              return same.plan(size, executor, on_dy ? same.dy.handle() : same.x.handle());
+            },
+            aclnnLayerNormBackward);
+        ASSERT_TRUE(outcome.ok()) << outcome;
+        expect_same_bits("dx", (on_dy ? same.dy : same.x).bits(), plain.dx.bits());
+        expect_same_bits("dgamma", same.dgamma.bits(), plain.dgamma.bits());
+        expect_same_bits("dbeta", same.dbeta.bits(), plain.dbeta.bits());
+      }
+    }
+    for (const size_t wanted : {0u, 1u}) {
+      Options one = plain.options;
+      for (size_t i = 0; i < 3; ++i) one.want[i] = i == wanted;
+      Problem alone(shape.dims, one);
+      fill_with_every_size(alone, seed);
+      ASSERT_TRUE(alone.run_it().ok());
+      const auto output = [&](const Problem& p) {
+        return wanted == 0 ? p.dx.bits() : p.dgamma.bits();
+      };
+      expect_same_bits("alone", output(alone), output(plain));
+    }
+  }
+}
+
+// What a whole problem of one kind gives, by hand.
+TEST(LayerNormBackward, SubnormalFactorsBesideLargeOnes) {
+  struct Sizes {
+    double dy, x, rstd, gamma;
+  };
+  for (const Sizes& sizes :
+       {Sizes{1e4, 1e-40, 1.0, 1.0}, Sizes{1e-40, 1.0, 316.0, 1.0}, Sizes{1.0, 1.0, 1e6, 1e-42},
+        Sizes{1e12, 1e-43, 10.0, 1e-40}, Sizes{1e-43, 1e-43, 1e6, 1.0}}) {
+    for (const Dims& dims : {Dims{6, 50}, Dims{3, 9000}}) {
+      Problem problem(dims, Options());
+      problem.dy.fill_normal(3, 0.0, sizes.dy);
+      problem.x.fill_normal(4, 0.0, sizes.x);
+      problem.mean.fill_constant(0.0);
+      problem.rstd.fill_constant(sizes.rstd);
+      problem.gamma.fill_normal(5, 0.0, sizes.gamma);
+      ASSERT_TRUE(problem.run_it().ok());
+      problem.expect_right(problem.exact());
+    }
+  }
 }
 
 // Outputs that do not fit the cache bypass it: rows of whole lines, and rows that are gathered

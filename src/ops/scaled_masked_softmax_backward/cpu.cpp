@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
+#include <limits>
 
 #include "base/checked.h"
 #include "kernels/cpu/attention_blocks.h"
@@ -23,6 +24,7 @@
 #include "kernels/cpu/lanes-inl.h"
 #include "kernels/cpu/stage-inl.h"
 #include "kernels/cpu/sums-inl.h"
+#include "ops/scaled_masked_softmax_backward/exact-inl.h"
 
 #ifndef ACLGRAD_OPS_SCALED_MASKED_SOFTMAX_BACKWARD_CPU_SHARED_
 #define ACLGRAD_OPS_SCALED_MASKED_SOFTMAX_BACKWARD_CPU_SHARED_
@@ -37,27 +39,22 @@ constexpr size_t kFewLines = 8;
 // end of the sum, a chain of dependent additions, is not waited for: this many bytes of dy and y.
 constexpr size_t kAheadBytes = 8192;
 
-// The scale as FP32: one factor goes to dy, the other to the result.
+// The scale as FP32: one factor, a power of two, goes to dy, the other to the result.
 struct Factors {
   float on_dy;
   float on_dx;
 };
 
-// The scale with 2^power of it on dy.
-Factors split_scale(double scale, int power) {
+// All of the power where the scale is over 1 (see kLargestSum).
+Factors split_scale(double scale) {
+  const bool large = std::isfinite(scale) && std::abs(scale) >= 2.0;
+  const int power = large ? std::min(std::ilogb(scale), 127) : 0;
   return {std::ldexp(1.0f, power), static_cast<float>(std::ldexp(scale, -power))};
 }
-// The power that FP32 cannot hold, 0 for a usual scale.
-int unusual_power(double scale) {
-  if (scale == 0.0 || !std::isfinite(scale)) return 0;
-  const int exponent = std::ilogb(scale);
-  if (exponent < -126) return std::max(exponent + 126, -126);
-  return exponent > 127 ? std::min(exponent - 127, 127) : 0;
-}
-// All of it when the scale is over 1 (see kLargestScaledSum).
-int whole_power(double scale) {
-  if (!std::isfinite(scale) || std::abs(scale) < 2.0) return unusual_power(scale);
-  return std::min(std::ilogb(scale), 127);
+// Not 0, not Inf or NaN, and FP32 does not hold it with all its digits.
+bool is_unusual(double scale) {
+  const double size = std::abs(scale);
+  return size != 0.0 && std::isfinite(size) && !(size >= 0x1p-126 && size < 0x1p128);
 }
 
 // One run as the kernels see it.
@@ -66,11 +63,10 @@ struct Job {
   const Plan& plan;
   const Addresses& at;
   size_t cols;
-  Factors split;
-  Factors plain;   // for rows whose sum is too large for `split`
-  bool two_ways;   // `split` is not `plain`
-  bool clean;      // dx of a row with a finite sum holds no NaN, and dy is taken as it is
-  bool streaming;  // dx does not fit the cache
+  Factors factors;
+  float least_sum;  // of an ordinary row: kLeastSum, or Inf where all rows take FP64
+  bool clean;       // dx of a row with a finite sum holds no NaN, and dy is taken as it is
+  bool streaming;   // dx does not fit the cache
 };
 
 // Where a row lies, as offsets in elements.
@@ -258,10 +254,30 @@ HWY_INLINE void write32(const Row<bfloat16_t>& row, size_t at, const Terms& term
 #endif
 }
 
+// Not a row to be computed in FP64.
+HWY_INLINE bool is_ordinary(const Job& job, float sum) {
+  const float size = std::abs(sum);
+  return HWY_LIKELY(size >= job.least_sum && size < kLargestSum);
+}
+// It may be one.
+template <class T>
+HWY_NOINLINE bool is_exact(const Job& job, const Row<T>& row, float sum) {
+  if (job.least_sum > kLargestSum) return true;
+  return unusual_sum_is_exact(row.y, job.cols, sum, job.factors.on_dy != 1.0f);
+}
+template <class T>
+HWY_NOINLINE void write_exact(const Job& job, const Row<T>& row, T* to) {
+  write_exact(row.dy, row.y, row.mask, job.cols, job.problem.scale, to);
+}
+
+template <class T, size_t V, bool kWhole>
+void unusual_small_row(const Job& job, const Row<T>& row, Stage<T>* stage, float sum);
+
 // A row of at most 16 V elements, V = 1 or 2, that stays in registers between its two visits. The
 // second vector ends with the row and counts what the first one left out. kWhole: sixteen elements
 // may be read, always so when V = 2.
-template <class T, size_t V, bool kWhole>
+// kJudged: it is known not to take FP64.
+template <class T, size_t V, bool kWhole, bool kJudged = false>
 HWY_INLINE void small_row(const Job& job, const Row<T>& row, Stage<T>* stage) {
   const size_t cols = job.cols;
   const size_t at[2] = {0, V == 1 ? 0 : cols - kLanes};
@@ -270,26 +286,22 @@ HWY_INLINE void small_row(const Job& job, const Row<T>& row, Stage<T>* stage) {
     dy[v] = kWhole ? load16(row.dy + at[v]) : load_first(row.dy, cols);
     y[v] = kWhole ? load16(row.y + at[v]) : load_first(row.y, cols);
   }
-  const auto sum_with = [&](const Factors& factors) HWY_ATTR {
-    const F32x16 zero = zero16();
-    F32x16 products[V];
-    for (size_t v = 0; v < V; ++v) {
-      products[v] = fma(mul(dy[v], set16(factors.on_dy)), y[v], zero);
-    }
-    alignas(64) double totals[kLanes];
-    if constexpr (V == 1) {
-      set_to(totals, keep_first(products[0], cols));
-    } else {
-      set_to(totals, add(products[0], first_from(2 * kLanes - cols, zero, products[1])));
-    }
-    return static_cast<float>(join16(totals));
-  };
-  float sum = sum_with(job.split);
-  Terms terms = terms_of(job.split, sum);
-  if (HWY_UNLIKELY(job.two_ways && !(std::abs(sum) < kLargestScaledSum))) {
-    sum = sum_with(job.plain);
-    terms = terms_of(job.plain, sum);
+  const F32x16 zero = zero16();
+  F32x16 products[V];
+  for (size_t v = 0; v < V; ++v) {
+    products[v] = fma(mul(dy[v], set16(job.factors.on_dy)), y[v], zero);
   }
+  alignas(64) double totals[kLanes];
+  if constexpr (V == 1) {
+    set_to(totals, keep_first(products[0], cols));
+  } else {
+    set_to(totals, add(products[0], first_from(2 * kLanes - cols, zero, products[1])));
+  }
+  const auto sum = static_cast<float>(join16(totals));
+  if (!kJudged && HWY_UNLIKELY(!is_ordinary(job, sum))) {
+    return unusual_small_row<T, V, kWhole>(job, row, stage, sum);
+  }
+  const Terms terms = terms_of(job.factors, sum);
   alignas(16) uint8_t mask_bytes[kLanes] = {};
   const uint8_t* mask = row.mask;
   if constexpr (!kWhole) {
@@ -304,6 +316,16 @@ HWY_INLINE void small_row(const Job& job, const Row<T>& row, Stage<T>* stage) {
     } else {
       store_first(dx, to, cols);
     }
+  }
+}
+
+// Out of line and from the beginning, so that ordinary rows keep nothing in memory for it.
+template <class T, size_t V, bool kWhole>
+HWY_NOINLINE void unusual_small_row(const Job& job, const Row<T>& row, Stage<T>* stage, float sum) {
+  if (is_exact(job, row, sum)) {
+    write_exact(job, row, stage != nullptr ? stage->room(row.dx, job.cols) : row.dx);
+  } else {
+    small_row<T, V, kWhole, true>(job, row, stage);
   }
 }
 
@@ -394,14 +416,14 @@ void stream_dx(Row<T> row, size_t cols, Terms terms, bool clean) {
 // What the first visit to a row leaves for the second.
 struct Summed {
   float sum;
-  bool split;  // by job.split's factors, else by job.plain's
+  bool exact;
 };
 template <class T>
 Summed first_visit(const Job& job, const Row<T>& row) {
-  if (HWY_LIKELY(job.split.on_dy == 1.0f)) return {row_sum<false>(row, job.cols, 1.0f), true};
-  const float sum = row_sum<true>(row, job.cols, job.split.on_dy);
-  if (!job.two_ways || std::abs(sum) < kLargestScaledSum) return {sum, true};
-  return {row_sum<true>(row, job.cols, job.plain.on_dy), false};
+  const float on_dy = job.factors.on_dy;
+  const float sum = HWY_LIKELY(on_dy == 1.0f) ? row_sum<false>(row, job.cols, 1.0f)
+                                              : row_sum<true>(row, job.cols, on_dy);
+  return {sum, !is_ordinary(job, sum) && is_exact(job, row, sum)};
 }
 
 template <class T>
@@ -416,7 +438,11 @@ void long_run(const Job& job, const Row<T>& first, const Steps& steps, Stage<T>*
     row.dy_ahead = (lag + 1) * steps.dy;
     row.y_ahead = (lag + 1) * steps.y;
     const Summed& now = summed[(r - lag) % 2];
-    const Terms terms = terms_of(now.split ? job.split : job.plain, now.sum);
+    if (HWY_UNLIKELY(now.exact)) {
+      write_exact(job, row, stage != nullptr ? stage->room(row.dx, job.cols) : row.dx);
+      continue;
+    }
+    const Terms terms = terms_of(job.factors, now.sum);
     const bool clean = job.clean && std::isfinite(now.sum);
     if (stage != nullptr) {
       write_dx(row, job.cols, terms, clean, stage->room(row.dx, job.cols));
@@ -480,16 +506,14 @@ void run_cpu(const Problem& problem, const Plan& plan, const Addresses& at) {
   const auto size = static_cast<int64_t>(dtype_size(problem.dx.dtype));
   // A client's memory may be aligned to less than an element; such lines cannot be streamed.
   const bool aligned = reinterpret_cast<uintptr_t>(at.dx) % static_cast<uintptr_t>(size) == 0;
-  const Factors split = split_scale(problem.scale, whole_power(problem.scale));
-  const Factors plain = split_scale(problem.scale, unusual_power(problem.scale));
+  const Factors factors = split_scale(problem.scale);
   const Job job{problem,
                 plan,
                 at,
                 static_cast<size_t>(problem.cols),
-                split,
-                plain,
-                split.on_dy != plain.on_dy,
-                split.on_dy == 1.0f && std::isfinite(split.on_dx) && split.on_dx != 0.0f,
+                factors,
+                is_unusual(problem.scale) ? std::numeric_limits<float>::infinity() : kLeastSum,
+                factors.on_dy == 1.0f && std::isfinite(factors.on_dx) && factors.on_dx != 0.0f,
                 aligned && outputs_should_stream(problem.dx.numel() * size)};
   switch (problem.dx.dtype) {
     case ACL_FLOAT16:

@@ -371,5 +371,66 @@ TEST(ScaledMaskedSoftmaxBackward, FiniteDifferences) {
   }
 }
 
+// Sizes down to the least subnormals, another one for every row, and y far over 1; now and then an
+// element of another size or a zero.
+void fill_with_every_size(Problem& problem, uint64_t seed) {
+  Random random(seed);
+  const std::vector<double> dy_sizes = {1.0,   1e10,  1e-20, 1e-30, 1e-36,
+                                        1e-38, 1e-40, 1e-42, 1e-44, 0.0};
+  const std::vector<double> y_sizes = {1.0, 1.0, 30.0, 1e4, 1e12, 1e-20, 1e-40};
+  const double most = problem.options.dtype == ACL_FLOAT16 ? 1e3 : 1e12;  // no Inf from here
+  const auto pick = [&](const std::vector<double>& sizes) {
+    return std::min(random.pick(sizes), most);
+  };
+  std::vector<double> dy, y;
+  const auto cols = static_cast<size_t>(problem.dy.dims()[3]);
+  const size_t rows = static_cast<size_t>(problem.dy.numel()) / cols;
+  for (size_t r = 0; r < rows; ++r) {
+    const double dy_size = pick(dy_sizes), y_size = pick(y_sizes);
+    for (size_t c = 0; c < cols; ++c) {
+      dy.push_back(random.normal() * (random.chance(0.02) ? pick(dy_sizes) : dy_size));
+      y.push_back(random.normal() * (random.chance(0.05) ? pick(y_sizes) : y_size));
+      if (random.chance(0.1)) (random.chance(0.5) ? dy : y).back() = 0.0;
+    }
+  }
+  problem.dy.fill(dy);
+  problem.y.fill(y);
+}
+
+TEST(ScaledMaskedSoftmaxBackward, SubnormalIntermediatesHoldTheToleranceWithTheSameBitsEverywhere) {
+  uint64_t seed = seed_of_test(1);
+  for (const double scale : {1.0, -0.125, 3.0, 1e6, -1e30, 1e39, 1e-42, 1e-60, 1e300}) {
+    for (const int64_t cols : {5, 16, 21, 40, 150, 1025}) {
+      for (const aclDataType dtype : kFloats) {
+        Options options = all_of(dtype);
+        options.scale = scale;
+        SCOPED_TRACE(replay(++seed) + ", scale " + std::to_string(std::log10(std::abs(scale))));
+        Problem problem({1, 2, 11, cols}, options);
+        fill_with_every_size(problem, seed);
+        ASSERT_TRUE(problem.run_it().ok());
+        problem.expect_right();
+        const std::vector<uint8_t> bits = problem.dx.bits();
+        const auto again = [&](const std::string& name) {
+          problem.dx.poison();
+          ASSERT_TRUE(problem.run_it().ok());
+          expect_same_bits(name, problem.dx.bits(), bits);
+        };
+        for_each_target(again);
+        for_each_thread_count([&](int threads) { again(std::to_string(threads) + " threads"); });
+        for (const Arrangement in : {Arrangement::kRowPadded, Arrangement::kTransposed}) {
+          options.in = in;
+          for (const bool on_dy : {true, false}) {
+            Problem same({1, 2, 11, cols}, options);
+            fill_with_every_size(same, seed);
+            const Tensor& out = on_dy ? same.dy : same.y;
+            ASSERT_TRUE(same.run_it(out.handle()).ok());
+            expect_same_bits("in place", out.bits(), bits);
+          }
+        }
+      }
+    }
+  }
+}
+
 }  // namespace
 }  // namespace aclgrad::test

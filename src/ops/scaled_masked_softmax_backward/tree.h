@@ -18,9 +18,12 @@ namespace aclgrad::scaled_masked_softmax_backward {
 inline constexpr int64_t kMaxCols = 4096;
 
 // A scale over 1 would blow up what subnormal products lost, so its power of two goes to dy before
-// the sum is taken. A row whose sum then is not below this bound is computed again without: its
-// products are no subnormals, but might overflow.
-inline constexpr float kLargestScaledSum = 0x1p64f;
+// the sum is taken; a row whose sum is not below kLargestSum then might overflow, and is computed
+// in FP64 instead. So is one whose sum is below kLeastSum if a y is over 1: the sum's terms and the
+// sum may have lost 2^-150 each, which y multiplies. A larger sum makes the promise's 2^-21 * |y *
+// sum| outweigh that.
+inline constexpr float kLargestSum = 0x1p64f;
+inline constexpr float kLeastSum = 0x1p-60f;
 
 }  // namespace aclgrad::scaled_masked_softmax_backward
 

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+// A row's statistics in FP64, and the rows that are written in FP64 as well.
+//
+//   y = (x - mean) * rstd * gamma + beta
+//
+// In FP32 a mean that is subnormal loses 2^-150 (half of a subnormal's unit), times rstd * gamma,
+// and a subnormal product (x - mean) * rstd as much, times gamma. The promise allows 2^-21 * (|x| +
+// |mean|) * rstd * gamma, so neither matters where |mean| and |mean| * rstd are large, nor in an
+// element that is far from the mean, or on it. A row with another element is computed in FP64 and
+// rounded once.
+#ifndef ACLGRAD_OPS_LAYER_NORM_STATISTICS_H_
+#define ACLGRAD_OPS_LAYER_NORM_STATISTICS_H_
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+
+#include "base/half.h"
+
+namespace aclgrad::layer_norm {
+
+// Mean of some elements, and the sum of their squared distances from it.
+struct Moments {
+  double mean, squares;
+};
+
+// The moments of a row, its panels joined in order: exact but for FP64 roundings.
+class RowMoments {
+ public:
+  void add(const Moments& panel, int64_t columns) {
+    const auto count = static_cast<double>(columns);
+    const double total = count_ + count;
+    const double apart = panel.mean - all_.mean;
+    all_.mean += apart * (count / total);
+    all_.squares += panel.squares + apart * apart * (count_ * count / total);
+    count_ = total;
+  }
+  const Moments& all() const { return all_; }
+
+ private:
+  Moments all_{0.0, 0.0};
+  double count_ = 0.0;
+};
+
+// What the FP32 sums of a row are good for: squares below 2^-150 count as nothing, so the sum of
+// variance and eps has to stand well above.
+inline constexpr double kLeastVariance = 0x1p-120;
+
+// The mean divided, not multiplied by the reciprocal: that of equal numbers is the number.
+template <class T>
+double exact_mean(const T* x, int64_t cols) {
+  double sum = 0.0;
+  for (int64_t i = 0; i < cols; ++i) sum += static_cast<double>(to_float(x[i]));
+  return sum / static_cast<double>(cols);
+}
+
+// In FP64, for the rows whose squares leave FP32, or fall below its normal numbers and are not
+// outweighed by eps. Also where Inf or NaN makes its way.
+template <class T>
+Moments wide_moments(const T* x, int64_t cols) {
+  Moments row{exact_mean(x, cols), 0.0};
+  for (int64_t i = 0; i < cols; ++i) {
+    const double apart = static_cast<double>(to_float(x[i])) - row.mean;
+    row.squares += apart * apart;
+  }
+  return row;
+}
+
+// A distance, mean or multiple of rstd from here on loses nothing that shows: 2^-150 is less than
+// 2^-21 of it by far.
+inline constexpr float kNear = 0x1p-100f;
+
+// The least rstd that FP32 holds with all its digits. A variance leads below it only from numbers
+// near 2^128, but an eps may be anything.
+inline constexpr float kLeastRstd = 0x1p-126f;
+
+// What a row's elements are normalised with.
+struct Statistics {
+  float mean, rstd;
+  bool exact = false;  // in FP64, with what follows instead
+  double exact_mean = 0.0, exact_rstd = 0.0;
+
+  // False: the row is ordinary, whatever its elements.
+  bool near_zero() const {
+    const float size = std::abs(mean);
+    return size < kNear || size * rstd < kNear || rstd < kLeastRstd;
+  }
+};
+
+inline float exact_y(const Statistics& row, float x, float gamma, float beta) {
+  const double xhat = (static_cast<double>(x) - row.exact_mean) * row.exact_rstd;
+  return static_cast<float>(static_cast<double>(gamma) * xhat + static_cast<double>(beta));
+}
+
+}  // namespace aclgrad::layer_norm
+
+#endif  // ACLGRAD_OPS_LAYER_NORM_STATISTICS_H_

@@ -223,8 +223,20 @@ HWY_INLINE void find_statistics(const Job& job, const T* x, const Moments& momen
   const WideStatistics wide = statistics_of(job, x, moments);
   values.mean = static_cast<float>(wide.mean);
   values.rstd = static_cast<float>(wide.rstd);
+}
+
+// After find_statistics(), where any_near_zero(): whether the row is to be written in FP64.
+template <class T>
+HWY_NOINLINE void mark_exact(const Job& job, const T* x, const Moments& moments,
+                             Statistics& values) {
   values.exact = false;
-  if (HWY_UNLIKELY(values.near_zero())) look_closer(x, job.problem.cols, wide, values);
+  if (!values.near_zero()) return;
+  look_closer(x, job.problem.cols, statistics_of(job, x, moments), values);
+}
+HWY_INLINE bool any_near_zero(const Statistics* values, int64_t count) {
+  bool found = false;
+  for (int64_t r = 0; r < count; ++r) found |= values[r].near_zero();
+  return found;
 }
 
 // One row's elements on their way through the registers.
@@ -349,9 +361,14 @@ void slab(const Job& job, int64_t index) {
       find_statistics(job, x, found[r], values[r]);
       put_statistics(job, row + r, values[r]);
     }
+    const bool look = any_near_zero(values, count);
+    for (int64_t r = 0; HWY_UNLIKELY(look) && r < count; ++r) {
+      const T* x = static_cast<const T*>(job.at.x) + job.x_rows(row + r);
+      mark_exact(job, x, found[r], values[r]);
+    }
     for (int64_t r = 0; r < count; ++r) {
       const int64_t next = cols <= kPrefetchColumns ? std::min(row + r + group, end - 1) : row + r;
-      if (HWY_UNLIKELY(values[r].exact)) {
+      if (HWY_UNLIKELY(look && values[r].exact)) {
         write_exact<T, TOut>(job, row + r, values[r], 0, cols);
       } else {
         write_row(job, line_of<T, TOut>(job, row + r, next, values[r]), 0, cols);
@@ -379,6 +396,7 @@ void row_statistics(const Job& job, int64_t row) {
   }
   const T* x = static_cast<const T*>(job.at.x) + job.x_rows(row);
   find_statistics(job, x, row_moments.all(), job.statistics(row));
+  mark_exact(job, x, row_moments.all(), job.statistics(row));
   put_statistics(job, row, job.statistics(row));
 }
 
@@ -455,7 +473,7 @@ HWY_EXPORT(run_bf16);
 // The sum of no elements is 0; their variance is 0 / 0.
 void run_without_columns(const Job& job) {
   for (int64_t row = 0; row < job.problem.rows; ++row) {
-    put_statistics(job, row, {0.0f, std::numeric_limits<float>::quiet_NaN()});
+    put_statistics(job, row, {0.0f, std::numeric_limits<float>::quiet_NaN(), false, 0.0, 0.0});
   }
 }
 

@@ -77,13 +77,13 @@ inline constexpr float kLeastRstd = 0x1p-126f;
 // What a row's elements are normalised with.
 struct Statistics {
   float mean, rstd;
-  bool exact = false;  // in FP64, with what follows instead
-  double exact_mean = 0.0, exact_rstd = 0.0;
+  bool exact;  // in FP64, with what follows instead
+  double exact_mean, exact_rstd;
 
   // False: the row is ordinary, whatever its elements.
   bool near_zero() const {
     const float size = std::abs(mean);
-    return size < kNear || size * rstd < kNear || rstd < kLeastRstd;
+    return (size < kNear) | (size * rstd < kNear) | (rstd < kLeastRstd);  // without branches
   }
 };
 

@@ -5,9 +5,9 @@
 // it in whole lines; where a row has only few of them, rows are gathered in a Stage first.
 // Long because a row has four ways through: in registers, as pairs, in lines, and gathered.
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstddef>
-#include <limits>
 
 #include "base/checked.h"
 #include "kernels/cpu/attention_blocks.h"
@@ -64,9 +64,9 @@ struct Job {
   const Addresses& at;
   size_t cols;
   Factors factors;
-  float least_sum;  // of an ordinary row: kLeastSum, or Inf where all rows take FP64
-  bool clean;       // dx of a row with a finite sum holds no NaN, and dy is taken as it is
-  bool streaming;   // dx does not fit the cache
+  uint32_t ordinary_sums;  // how many, from kLeastSum on; 0: all rows take FP64
+  bool clean;              // dx of a row with a finite sum holds no NaN, and dy is taken as it is
+  bool streaming;          // dx does not fit the cache
 };
 
 // Where a row lies, as offsets in elements.
@@ -254,15 +254,15 @@ HWY_INLINE void write32(const Row<bfloat16_t>& row, size_t at, const Terms& term
 #endif
 }
 
-// Not a row to be computed in FP64.
+// Not a row to be computed in FP64. One comparison: magnitudes compare as their bits do.
 HWY_INLINE bool is_ordinary(const Job& job, float sum) {
-  const float size = std::abs(sum);
-  return HWY_LIKELY(size >= job.least_sum && size < kLargestSum);
+  const uint32_t bits = std::bit_cast<uint32_t>(sum) & 0x7FFFFFFFu;
+  return HWY_LIKELY(bits - std::bit_cast<uint32_t>(kLeastSum) < job.ordinary_sums);
 }
 // It may be one.
 template <class T>
 HWY_NOINLINE bool is_exact(const Job& job, const Row<T>& row, float sum) {
-  if (job.least_sum > kLargestSum) return true;
+  if (job.ordinary_sums == 0) return true;
   return unusual_sum_is_exact(row.y, job.cols, sum, job.factors.on_dy != 1.0f);
 }
 template <class T>
@@ -512,7 +512,9 @@ void run_cpu(const Problem& problem, const Plan& plan, const Addresses& at) {
                 at,
                 static_cast<size_t>(problem.cols),
                 factors,
-                is_unusual(problem.scale) ? std::numeric_limits<float>::infinity() : kLeastSum,
+                is_unusual(problem.scale)
+                    ? 0
+                    : std::bit_cast<uint32_t>(kLargestSum) - std::bit_cast<uint32_t>(kLeastSum),
                 factors.on_dy == 1.0f && std::isfinite(factors.on_dx) && factors.on_dx != 0.0f,
                 aligned && outputs_should_stream(problem.dx.numel() * size)};
   switch (problem.dx.dtype) {

@@ -23,7 +23,8 @@ Attempt draw_scaled_masked_softmax_backward(Random& random) {
   const TensorPointer& place = c->tensors[random.integer(0, 1)];
   const bool in_place = random.chance(0.15) && !repeats(*place);
   c->use(c->kOut, in_place ? place : draw_output(random, dims, place->dtype()));
-  c->scale = random.pick(std::vector<double>{1.0, 0.125, -2.5, 0.0, 1e-3, random.normal()});
+  c->scale =
+      random.pick(std::vector<double>{1.0, 0.125, -2.5, 0.0, 1e-3, 1e9, 1e-40, random.normal()});
   c->describe(kNames, c->kOut, a);
   a.text += " scale=" + std::to_string(c->scale);
   if (random.chance(0.2)) break_call(random, *c, kNames, "fixTriuMask", a);

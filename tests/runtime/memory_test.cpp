@@ -377,7 +377,8 @@ TEST(DataBuffer, HoldsWhatItWasGiven) {
 }
 
 // Memory may be freed by another thread while a call that was given it is on its way: the call is
-// refused, or the memory is released after it. (What is written is each thread's own.)
+// refused, or the memory is released after it. What is written is each thread's own, and a half of
+// it the stream's alone: a copy by the thread does not wait for what the stream was given before.
 TEST_F(MemoryTest, FreeingUnderARunningCall) {
   constexpr size_t kThreads = 4;
   constexpr size_t kBytes = 4096;
@@ -388,16 +389,21 @@ TEST_F(MemoryTest, FreeingUnderARunningCall) {
     threads.emplace_back([&, own] {
       EXPECT_EQ(aclrtSetDevice(0), 0);
       aclrtStream stream = make_stream();
-      const std::array<char, kBytes> source{};
+      const std::array<char, kBytes / 2> source{};
       for (int turn = 0; turn < kTurns; ++turn) {
         void* memory = nullptr;
         EXPECT_EQ(aclrtMalloc(&memory, kBytes, ACL_MEM_MALLOC_HUGE_FIRST), 0);
         if (void* const left = slots[own].exchange(memory)) {
           EXPECT_EQ(aclrtFree(left), 0);
         }
-        aclrtMemsetAsync(memory, kBytes, 1, kBytes, stream);
-        aclrtMemcpy(memory, kBytes, source.data(), kBytes, ACL_MEMCPY_HOST_TO_DEVICE);
-        aclrtMemsetAsync(memory, kBytes, 2, kBytes, stream);
+        constexpr size_t kHalf = kBytes / 2;
+        char* const begin = static_cast<char*>(memory);
+        char* const middle = begin + kHalf;
+        char* const queued = turn % 2 == 0 ? begin : middle;
+        char* const copied = turn % 2 == 0 ? middle : begin;
+        aclrtMemsetAsync(queued, kHalf, 1, kHalf, stream);
+        aclrtMemcpy(copied, kHalf, source.data(), kHalf, ACL_MEMCPY_HOST_TO_DEVICE);
+        aclrtMemsetAsync(copied, kHalf, 2, kHalf, stream);
         if (void* const another = slots[(own + 1) % kThreads].exchange(nullptr)) {
           EXPECT_EQ(aclrtFree(another), 0);
         }

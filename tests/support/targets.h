@@ -21,6 +21,16 @@ inline std::vector<std::string> usable_targets() {
   return out;
 }
 
+// Those that for_each_target() runs.
+inline std::vector<std::string> targets_to_run() {
+#if defined(__SANITIZE_THREAD__)
+  // Which threads touch what does not depend on the instruction set, and SCALAR takes minutes here.
+  return {aclgrad_active_target()};
+#else
+  return usable_targets();
+#endif
+}
+
 // Calls fn(name) with every instruction set this machine can run, and makes sure that it is the one
 // in use; the one that was chosen before is back afterwards.
 template <class Fn>
@@ -29,12 +39,7 @@ void for_each_target(Fn&& fn) {
     std::string name = aclgrad_active_target();
     ~Restore() { aclgrad_use_target(name.c_str()); }
   } const restore;
-#if defined(__SANITIZE_THREAD__)
-  // Which threads touch what does not depend on the instruction set, and SCALAR takes minutes here.
-  const std::vector<std::string> names = {restore.name};
-#else
-  const std::vector<std::string> names = usable_targets();
-#endif
+  const std::vector<std::string> names = targets_to_run();
   ASSERT_FALSE(names.empty());
   for (const std::string& name : names) {
     SCOPED_TRACE("target " + name);

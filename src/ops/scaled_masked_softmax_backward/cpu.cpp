@@ -2,8 +2,7 @@
 // ScaledMaskedSoftmaxBackward on the CPU: one parallel pass over blocks of rows. A row is visited
 // twice: row_sum() brings it from memory into L1, write_dx() finds it there. Rows of at most
 // 32 elements stay in registers instead. An output that does not fit the cache is written past
-// it in whole lines; where a row has only few of them, rows are gathered in a Stage first.
-// Long because a row has four ways through: in registers, as pairs, in lines, and gathered.
+// it in whole lines (lines-inl.h); where a row has only few of them, rows are gathered in a Stage.
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -15,6 +14,7 @@
 #include "kernels/cpu/lane_count.h"
 #include "kernels/cpu/parallel.h"
 #include "ops/scaled_masked_softmax_backward/problem.h"
+#include "ops/scaled_masked_softmax_backward/rows.h"
 #include "ops/scaled_masked_softmax_backward/tree.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -25,6 +25,8 @@
 #include "kernels/cpu/stage-inl.h"
 #include "kernels/cpu/sums-inl.h"
 #include "ops/scaled_masked_softmax_backward/exact-inl.h"
+#include "ops/scaled_masked_softmax_backward/lines-inl.h"
+#include "ops/scaled_masked_softmax_backward/visits-inl.h"
 
 #ifndef ACLGRAD_OPS_SCALED_MASKED_SOFTMAX_BACKWARD_CPU_SHARED_
 #define ACLGRAD_OPS_SCALED_MASKED_SOFTMAX_BACKWARD_CPU_SHARED_
@@ -38,12 +40,6 @@ constexpr size_t kFewLines = 8;
 // The next row is summed before dx of a row is written if both fit L1 together, so that the
 // end of the sum, a chain of dependent additions, is not waited for: this many bytes of dy and y.
 constexpr size_t kAheadBytes = 8192;
-
-// The scale as FP32: one factor, a power of two, goes to dy, the other to the result.
-struct Factors {
-  float on_dy;
-  float on_dx;
-};
 
 // All of the power where the scale is over 1 (see kLargestSum).
 Factors split_scale(double scale) {
@@ -67,36 +63,6 @@ struct Job {
   uint32_t ordinary_sums;  // how many, from kLeastSum on; 0: all rows take FP64
   bool clean;              // dx of a row with a finite sum holds no NaN, and dy is taken as it is
   bool streaming;          // dx does not fit the cache
-};
-
-// Where a row lies, as offsets in elements.
-struct Offsets {
-  int64_t dy = 0, y = 0, mask = 0, dx = 0;
-
-  void add(const Offsets& step, int64_t count) {
-    dy += step.dy * count;
-    y += step.y * count;
-    mask += step.mask * count;
-    dx += step.dx * count;
-  }
-  bool operator==(const Offsets&) const = default;
-};
-using Nest = AttentionNest<Offsets>;
-using Steps = Nest::Steps;
-
-// Where rows lie: a row's first elements.
-template <class T>
-struct Row {
-  const T* dy;
-  const T* y;
-  const uint8_t* mask;
-  T* dx;
-  int64_t dy_ahead = 0, y_ahead = 0;  // distance of the row that is to be prefetched meanwhile
-
-  Row moved(const Offsets& step, int64_t count) const {
-    return {dy + count * step.dy, y + count * step.y, mask + count * step.mask,
-            dx + count * step.dx, dy_ahead,           y_ahead};
-  }
 };
 
 AttentionBlock<Offsets> block_at(const Job& job, int64_t index) {
@@ -126,133 +92,6 @@ namespace HWY_NAMESPACE {
 namespace {
 
 using namespace aclgrad::HWY_NAMESPACE;
-
-// +0 where the mask's byte is not 0, whatever stands there.
-HWY_INLINE F32x16 masked(const F32x16& v, const uint8_t* mask) {
-  const TagU32 du;
-  const hn::Rebind<uint8_t, TagF32> d8;
-  return each_part([&](size_t i) HWY_ATTR {
-    const VecU32 bytes = hn::PromoteTo(du, hn::LoadU(d8, mask + i * kPartLanes));
-    const auto keep = hn::RebindMask(TagF32(), hn::Eq(bytes, hn::Zero(du)));
-    return hn::IfThenElseZero(keep, v.part[i]);
-  });
-}
-
-// The lanes below `count` from a, the others from b.
-HWY_INLINE F32x16 first_from(size_t count, const F32x16& a, const F32x16& b) {
-  return each_part([&](size_t i) HWY_ATTR {
-    const size_t begin = i * kPartLanes;
-    const size_t taken = count > begin ? count - begin : 0;
-    return hn::IfThenElse(hn::FirstN(TagF32(), HWY_MIN(taken, kPartLanes)), a.part[i], b.part[i]);
-  });
-}
-
-// The sum of a row of more than 32 elements. kScaled: on_dy is not 1.
-template <bool kScaled, class T>
-float row_sum(Row<T> row, size_t cols, float on_dy) {
-  const F32x16 factor = set16(on_dy);
-  double sums[1];
-  row_sums<1>(cols, sums, [&](size_t i, size_t count, F32x16(&acc)[1]) HWY_ATTR {
-    const size_t at = count == kLanes ? i * kLanes : cols - kLanes;
-    const F32x16 dy = load16(row.dy + at);
-    const F32x16 sum = fma(kScaled ? mul(dy, factor) : dy, load16(row.y + at), acc[0]);
-    acc[0] = count == kLanes ? sum : first_from(kLanes - count, acc[0], sum);
-  });
-  return static_cast<float>(sums[0]);
-}
-
-// What the second visit needs: dx = on_dx * (dy * on_dy * y - y * sum).
-struct Terms {
-  F32x16 on_dy, on_dx, minus_sum;
-};
-HWY_INLINE Terms terms_of(const Factors& factors, float sum) {
-  return {set16(factors.on_dy), set16(factors.on_dx), set16(-sum)};
-}
-HWY_INLINE F32x16 dx16(const F32x16& dy, const F32x16& y, const Terms& terms) {
-  const F32x16 product = mul(y, terms.minus_sum);
-  return mul(fma(mul(dy, terms.on_dy), y, product), terms.on_dx);
-}
-template <class T>
-HWY_INLINE F32x16 dx16(const Row<T>& row, size_t at, const Terms& terms) {
-  return masked(dx16(load16(row.dy + at), load16(row.y + at), terms), row.mask + at);
-}
-
-template <class T>
-HWY_INLINE F32x16 clean16(const Row<T>& row, size_t at, const Terms& terms) {
-  const F32x16 y = load16(row.y + at);
-  const F32x16 dx = fma(load16(row.dy + at), y, mul(y, terms.minus_sum));
-  return masked(mul(dx, terms.on_dx), row.mask + at);
-}
-
-template <bool kStream, class D, class V, class L>
-HWY_INLINE void put(V v, D d, L* to) {
-  if constexpr (kStream) {
-    hn::Stream(v, d, to);
-  } else {
-    hn::StoreU(v, d, to);
-  }
-}
-
-// Thirty-two elements of a clean row (see Job): no NaN to look for. kStream: `to` begins a line.
-template <bool kStream>
-HWY_INLINE void write32(const Row<float>& row, size_t at, const Terms& terms, float* to) {
-  for (size_t half = 0; half < 2 * kLanes; half += kLanes) {
-    const F32x16 dx = clean16(row, at + half, terms);
-    for (size_t i = 0; i < kParts; ++i) {
-      put<kStream>(dx.part[i], TagF32(), to + half + i * kPartLanes);
-    }
-  }
-}
-template <bool kStream>
-HWY_INLINE void write32(const Row<float16_t>& row, size_t at, const Terms& terms, float16_t* to) {
-  for (size_t half = 0; half < 2 * kLanes; half += kLanes) {
-    const F32x16 dx = clean16(row, at + half, terms);
-#if HWY_NATIVE_FMA && (HWY_ARCH_X86 || HWY_ARCH_ARM_A64)  // F16C and NEON convert exactly
-    const hn::Rebind<hwy::float16_t, TagF32> d16;
-    for (size_t i = 0; i < kParts; ++i) {
-      put<kStream>(hn::BitCast(TagU16(), hn::DemoteTo(d16, dx.part[i])), TagU16(),
-                   reinterpret_cast<uint16_t*>(to) + half + i * kPartLanes);
-    }
-#else
-    kStream ? stream16(dx, to + half) : store16(dx, to + half);
-#endif
-  }
-}
-// A BF16 number is the upper half of an FP32 one: elements 2 i and 2 i + 1 are taken from lane i of
-// a vector of pairs by a shift and a mask, and put back so, without a conversion between widths.
-template <bool kStream>
-HWY_INLINE void write32(const Row<bfloat16_t>& row, size_t at, const Terms& terms, bfloat16_t* to) {
-#if HWY_TARGET == HWY_SCALAR
-  for (size_t half = 0; half < 2 * kLanes; half += kLanes) {
-    store16(clean16(row, at + half, terms), to + half);
-  }
-#else
-  const TagF32 df;
-  const TagU32 du;
-  const hn::Repartition<uint16_t, TagU32> d16;
-  const hn::Rebind<uint8_t, decltype(d16)> d8;
-  const VecU32 upper = hn::Set(du, 0xFFFF0000u);
-  const auto dx_bits = [&](size_t i, VecU32 dy, VecU32 y_bits) HWY_ATTR {
-    const VecF32 y = hn::BitCast(df, y_bits);
-    const VecF32 product = hn::Mul(y, terms.minus_sum.part[i]);
-    const VecF32 dx = fused(hn::BitCast(df, dy), y, product);
-    const VecU32 bits = hn::BitCast(du, hn::Mul(dx, terms.on_dx.part[i]));
-    const VecU32 odd = hn::And(hn::ShiftRight<16>(bits), hn::Set(du, 1u));
-    return hn::Add(hn::Add(bits, hn::Set(du, 0x7FFFu)), odd);  // rounded to nearest even
-  };
-  for (size_t i = 0; i < kParts; ++i) {
-    const size_t begin = 2 * i * kPartLanes;
-    const VecU32 dy = hn::LoadU(du, reinterpret_cast<const uint32_t*>(row.dy + at + begin));
-    const VecU32 y = hn::LoadU(du, reinterpret_cast<const uint32_t*>(row.y + at + begin));
-    const VecU32 even = dx_bits(i, hn::ShiftLeft<16>(dy), hn::ShiftLeft<16>(y));
-    const VecU32 odd = dx_bits(i, hn::And(dy, upper), hn::And(y, upper));
-    const VecU32 both = hn::Or(hn::ShiftRight<16>(even), hn::And(odd, upper));
-    const auto mask = hn::PromoteTo(d16, hn::LoadU(d8, row.mask + at + begin));
-    const auto kept = hn::IfThenElseZero(hn::Eq(mask, hn::Zero(d16)), hn::BitCast(d16, both));
-    put<kStream>(kept, d16, reinterpret_cast<uint16_t*>(to) + begin);
-  }
-#endif
-}
 
 // Not a row to be computed in FP64. One comparison: magnitudes compare as their bits do.
 HWY_INLINE bool is_ordinary(const Job& job, float sum) {
@@ -351,68 +190,6 @@ void small_run(const Job& job, const Row<T>& first, const Steps& steps, Stage<T>
   }
 }
 
-// Elements [begin, end) of a vector, begin = 0 or end = 16, to the same place behind `to`; the
-// others are not touched.
-template <class T>
-HWY_INLINE void store_part(const F32x16& v, size_t begin, size_t end, T* to) {
-  // Not by a masked store: on Zen 4 that made rows of 197 four times slower.
-  alignas(kLineBytes) T buffer[kLanes];
-  store16(v, buffer);
-  std::memcpy(static_cast<void*>(to + begin), buffer + begin, (end - begin) * sizeof(T));
-}
-
-// Elements [at, cols) of a row as far as they fill vectors; returns where those end. kStream:
-// to + at begins a line; only whole lines are streamed, a half one would be fetched again at once.
-template <bool kStream, class T>
-HWY_INLINE size_t write_vectors(const Row<T>& row, size_t at, size_t cols, const Terms& terms,
-                                bool clean, T* to) {
-  constexpr size_t kLineElements = kLineBytes / sizeof(T);
-  if (clean) {
-    for (; at + 2 * kLanes <= cols; at += 2 * kLanes) {
-      for (size_t line = 0; line < 2 * kLanes; line += kLineElements) {
-        hwy::Prefetch(row.dy + at + line + row.dy_ahead);
-        hwy::Prefetch(row.y + at + line + row.y_ahead);
-      }
-      write32<kStream>(row, at, terms, to + at);
-    }
-  }
-  for (; kStream && at + kLineElements <= cols; at += kLineElements) {
-    for (size_t i = at; i < at + kLineElements; i += kLanes) stream16(dx16(row, i, terms), to + i);
-  }
-  for (; at + kLanes <= cols; at += kLanes) store16(dx16(row, at, terms), to + at);
-  return at;
-}
-
-// The second visit to a row of more than 32 elements; what they become goes to `to`. Row and terms
-// are copies, which stores to dx cannot change. dx may be
-// dy or y: the last vector overlaps the one before it, so it is computed before that is written.
-template <class T>
-void write_dx(Row<T> row, size_t cols, Terms terms, bool clean, T* to) {
-  const F32x16 last = dx16(row, cols - kLanes, terms);
-  if (write_vectors<false>(row, 0, cols, terms, clean, to) != cols) {
-    store16(last, to + cols - kLanes);
-  }
-}
-
-// The same past the caches, for rows of at least two lines. The parts of lines at the row's ends
-// are stored to the byte: a line that is on its way to memory should not be touched again.
-template <class T>
-void stream_dx(Row<T> row, size_t cols, Terms terms, bool clean) {
-  constexpr size_t kLineElements = kLineBytes / sizeof(T);
-  const F32x16 last = dx16(row, cols - kLanes, terms);
-  const size_t over = reinterpret_cast<uintptr_t>(row.dx) / sizeof(T) % kLineElements;
-  const size_t before = over == 0 ? 0 : kLineElements - over;
-  if (before >= kLanes) {
-    const F32x16 second = dx16(row, before - kLanes, terms);
-    store16(dx16(row, 0, terms), row.dx);
-    store16(second, row.dx + before - kLanes);
-  } else if (before != 0) {
-    store_part(dx16(row, 0, terms), 0, before, row.dx);
-  }
-  const size_t end = write_vectors<true>(row, before, cols, terms, clean, row.dx);
-  if (end != cols) store_part(last, end + kLanes - cols, kLanes, row.dx + cols - kLanes);
-}
-
 // What the first visit to a row leaves for the second.
 struct Summed {
   float sum;
@@ -431,6 +208,7 @@ void long_run(const Job& job, const Row<T>& first, const Steps& steps, Stage<T>*
   const size_t row_bytes = job.cols * sizeof(T);
   const int64_t lag = 2 * row_bytes <= kAheadBytes ? 1 : 0;
   Summed summed[2];
+  LineWriter<T> lines(job.cols, job.factors);
   for (int64_t r = 0; r < steps.count + lag; ++r) {
     if (r < steps.count) summed[r % 2] = first_visit(job, first.moved(steps, r));
     if (r < lag) continue;
@@ -439,19 +217,19 @@ void long_run(const Job& job, const Row<T>& first, const Steps& steps, Stage<T>*
     row.y_ahead = (lag + 1) * steps.y;
     const Summed& now = summed[(r - lag) % 2];
     if (HWY_UNLIKELY(now.exact)) {
+      lines.flush();
       write_exact(job, row, stage != nullptr ? stage->room(row.dx, job.cols) : row.dx);
       continue;
     }
-    const Terms terms = terms_of(job.factors, now.sum);
     const bool clean = job.clean && std::isfinite(now.sum);
-    if (stage != nullptr) {
-      write_dx(row, job.cols, terms, clean, stage->room(row.dx, job.cols));
-    } else if (job.streaming && row_bytes >= kFewLines * kLineBytes) {
-      stream_dx(row, job.cols, terms, clean);
+    if (stage == nullptr && job.streaming && row_bytes >= kFewLines * kLineBytes) {
+      lines.add(row, now.sum, clean);
     } else {
-      write_dx(row, job.cols, terms, clean, row.dx);
+      T* to = stage != nullptr ? stage->room(row.dx, job.cols) : row.dx;
+      write_dx(row, job.cols, terms_of(job.factors, now.sum), clean, to);
     }
   }
+  lines.flush();
 }
 
 template <class T>

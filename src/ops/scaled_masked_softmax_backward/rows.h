@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+// Where the rows of a block lie and what they are scaled with, for all instruction sets alike.
+#ifndef ACLGRAD_OPS_SCALED_MASKED_SOFTMAX_BACKWARD_ROWS_H_
+#define ACLGRAD_OPS_SCALED_MASKED_SOFTMAX_BACKWARD_ROWS_H_
+
+#include <cstdint>
+
+#include "kernels/cpu/attention_blocks.h"
+
+namespace aclgrad::scaled_masked_softmax_backward {
+
+// The scale as FP32: one factor, a power of two, goes to dy, the other to the result.
+struct Factors {
+  float on_dy;
+  float on_dx;
+};
+
+// Where a row lies, as offsets in elements.
+struct Offsets {
+  int64_t dy = 0, y = 0, mask = 0, dx = 0;
+
+  void add(const Offsets& step, int64_t count) {
+    dy += step.dy * count;
+    y += step.y * count;
+    mask += step.mask * count;
+    dx += step.dx * count;
+  }
+  bool operator==(const Offsets&) const = default;
+};
+using Nest = AttentionNest<Offsets>;
+using Steps = Nest::Steps;
+
+// Where rows lie: a row's first elements.
+template <class T>
+struct Row {
+  const T* dy;
+  const T* y;
+  const uint8_t* mask;
+  T* dx;
+  int64_t dy_ahead = 0, y_ahead = 0;  // distance of the row that is to be prefetched meanwhile
+
+  Row moved(const Offsets& step, int64_t count) const {
+    return {dy + count * step.dy, y + count * step.y, mask + count * step.mask,
+            dx + count * step.dx, dy_ahead,           y_ahead};
+  }
+};
+
+}  // namespace aclgrad::scaled_masked_softmax_backward
+
+#endif  // ACLGRAD_OPS_SCALED_MASKED_SOFTMAX_BACKWARD_ROWS_H_

@@ -70,7 +70,7 @@ struct WideStatistics {
   double mean, rstd;
 };
 template <class T>
-WideStatistics statistics_of(const Job& job, const T* x, Moments row) {
+HWY_INLINE WideStatistics statistics_of(const Job& job, const T* x, Moments row) {
   const int64_t cols = job.problem.cols;
   const auto count = static_cast<double>(cols);
   double variance = row.squares * job.reciprocal_cols + job.problem.eps;

@@ -2,7 +2,8 @@
 // LayerNorm on the CPU: one parallel pass over the rows. A row comes from memory for its mean, is
 // visited again in L1 for its variance, and a third time, in L1 or L2, to be written; meanwhile the
 // next row is on its way. Moments are taken panel by panel and joined, so that a row of any length
-// is read from memory at most twice. Few wide rows share their panels among threads instead.
+// is read from memory at most twice. Few wide rows share their panels among threads instead. Long
+// because of these two cuts, and because a row is written in whole lines, in parts, or in FP64.
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
@@ -70,7 +71,7 @@ struct WideStatistics {
   double mean, rstd;
 };
 template <class T>
-WideStatistics statistics_of(const Job& job, const T* x, Moments row) {
+HWY_INLINE WideStatistics statistics_of(const Job& job, const T* x, Moments row) {
   const int64_t cols = job.problem.cols;
   const auto count = static_cast<double>(cols);
   double variance = row.squares * job.reciprocal_cols + job.problem.eps;

@@ -3,7 +3,8 @@
 // time are visited twice (block-inl.h): once from memory along the rows, once from L2 down the
 // columns, where dx is written and the terms of dgamma and dbeta stay in registers; meanwhile the
 // next rows are prefetched. finish_columns() joins the slabs. Few wide rows are cut in column
-// panels instead (the sums along the rows then need a pass of their own).
+// panels instead (the sums along the rows then need a pass of their own). Long because of these two
+// cuts, and because both look for the rows that take FP64 (exact-inl.h).
 #include <algorithm>
 #include <cstddef>
 #include <memory>

@@ -56,6 +56,15 @@ bool add(Operator op) {
   return true;
 }
 
+std::vector<std::string> in_dtypes(const std::vector<std::string>& dtypes,
+                                   const std::vector<std::string>& shapes) {
+  std::vector<std::string> out;
+  for (const std::string& shape : shapes) {
+    for (const std::string& dtype : dtypes) out.push_back(dtype + "/" + shape);
+  }
+  return out;
+}
+
 const std::vector<Operator>& operators() {
   std::sort(registry().begin(), registry().end(),
             [](const Operator& a, const Operator& b) { return a.name < b.name; });

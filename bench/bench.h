@@ -9,7 +9,7 @@
 //     return {[t](uint64_t* size, aclOpExecutor** executor) { return aclnn...(...); },
 //             aclnnLayerNormBackward, t->dy.bytes() + ...};
 //   }
-//   const bool added = add({"layer_norm_backward", make, {"f32/4096x1024", "f16/4096x1024"}});
+//   const bool added = add({"layer_norm_backward", make, in_dtypes(kAllFloats, {"4096x1024"})});
 #ifndef ACLGRAD_BENCH_BENCH_H_
 #define ACLGRAD_BENCH_BENCH_H_
 
@@ -51,6 +51,12 @@ struct Operator {
   std::function<Problem(aclDataType dtype, const std::string& shape)> make;
   std::vector<std::string> defaults;  // "dtype/shape", measured when nothing is named
 };
+
+// "dtype/shape" for every one of both.
+std::vector<std::string> in_dtypes(const std::vector<std::string>& dtypes,
+                                   const std::vector<std::string>& shapes);
+inline const std::vector<std::string> kAllFloats = {"f32", "bf16", "f16"};
+inline const std::vector<std::string> kHalfFloats = {"bf16", "f16"};
 
 // Registers an operator; for initialisers at namespace scope. Always true.
 bool add(Operator op);

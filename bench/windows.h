@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Shapes with windows over sequences of tokens: "65536x4x128-l32-d16", tokens x heads x width with
-// windows of 32 tokens every 16; "...-s64", in 64 sequences of equal length.
+// windows of 32 tokens every 16; "...-s64", in 64 sequences of equal length; "...-s64-uneven", of
+// lengths between half and one and a half of that.
 #ifndef ACLGRAD_BENCH_WINDOWS_H_
 #define ACLGRAD_BENCH_WINDOWS_H_
 
@@ -30,6 +31,9 @@ inline WindowShape parse_windows(const std::string& name) {
     shape.erase(at);
     return value;
   };
+  const std::string kUneven = "-uneven";
+  const bool uneven = shape.ends_with(kUneven);
+  if (uneven) shape.erase(shape.size() - kUneven.size());
   const int64_t sequences = take_suffix("s").value_or(1);
   const std::optional<int64_t> step = take_suffix("d");
   const std::optional<int64_t> window = take_suffix("l");
@@ -38,7 +42,11 @@ inline WindowShape parse_windows(const std::string& name) {
                                 ": expected TxNxD-l<window>-d<step>, then maybe -s<sequences>");
   }
   WindowShape out{parse_dims(shape, 3), *window, *step, {}};
-  for (int64_t i = 1; i <= sequences; ++i) out.ends.push_back(out.rows[0] * i / sequences);
+  for (int64_t i = 1; i <= sequences; ++i) {
+    // By turns of four: where it was, a quarter of a length early, there, a quarter late.
+    const int64_t shift = uneven && i < sequences ? (i % 4 - 2) * (out.rows[0] / sequences / 4) : 0;
+    out.ends.push_back(out.rows[0] * i / sequences + shift);
+  }
   return out;
 }
 

@@ -55,8 +55,8 @@ Problem make(aclDataType dtype, const std::string& shape) {
   return problem_of(t);
 }
 
-[[maybe_unused]] const bool added =
-    add({"grouped_bias_add_grad", make, grouped_bias_add_grad::bench_shapes()});
+[[maybe_unused]] const bool added = add(
+    {"grouped_bias_add_grad", make, in_dtypes(kAllFloats, grouped_bias_add_grad::bench_shapes())});
 
 }  // namespace
 }  // namespace aclgrad::bench

@@ -41,7 +41,8 @@ Problem make(aclDataType dtype, const std::string& shape) {
           aclnnLayerNorm, t->bytes(), 8.0 * static_cast<double>(t->x.numel())};
 }
 
-[[maybe_unused]] const bool added = add({"layer_norm", make, layer_norm::bench_shapes()});
+[[maybe_unused]] const bool added =
+    add({"layer_norm", make, in_dtypes(kAllFloats, layer_norm::bench_shapes())});
 
 }  // namespace
 }  // namespace aclgrad::bench

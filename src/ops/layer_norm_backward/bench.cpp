@@ -54,7 +54,7 @@ Problem make(aclDataType dtype, const std::string& shape) {
 }
 
 [[maybe_unused]] const bool added =
-    add({"layer_norm_backward", make, layer_norm_backward::bench_shapes()});
+    add({"layer_norm_backward", make, in_dtypes(kAllFloats, layer_norm_backward::bench_shapes())});
 
 }  // namespace
 }  // namespace aclgrad::bench

@@ -40,7 +40,8 @@ Problem make(aclDataType dtype, const std::string& name) {
           aclnnNsaCompress, bytes, 2.0 * static_cast<double>(shape.window * t->y.numel())};
 }
 
-[[maybe_unused]] const bool added = add({"nsa_compress", make, nsa_compress::bench_shapes()});
+[[maybe_unused]] const bool added =
+    add({"nsa_compress", make, in_dtypes(kHalfFloats, nsa_compress::bench_shapes())});
 
 }  // namespace
 }  // namespace aclgrad::bench

@@ -50,10 +50,10 @@ inline const std::vector<Case>& test_cases() {
 // Shapes of native sparse attention: 4 or 8 key heads, -l window, -d step, -s equal sequences.
 inline const std::vector<std::string>& bench_shapes() {
   static const std::vector<std::string> shapes = {
-      "f16/65536x4x128-l32-d16",   "bf16/65536x4x128-l32-d16",       "f16/65536x4x128-l64-d16",
-      "bf16/65536x4x128-l64-d16",  "bf16/65536x4x128-l64-d32",       "bf16/65536x4x192-l128-d16",
-      "bf16/131072x1x256-l32-d16", "bf16/65536x8x64-l32-d16",        "bf16/2048x128x192-l32-d16",
-      "bf16/65536x4x128-l32-d32",  "bf16/65536x4x128-l32-d16-s1500", "bf16/4096x4x128-l32-d16"};
+      "65536x4x128-l32-d16",  "65536x4x128-l64-d32",
+      "65536x4x128-l64-d16",  "65536x4x128-l128-d16",
+      "262144x1x128-l32-d16", "8192x32x128-l32-d16",
+      "65536x4x192-l32-d16",  "65536x4x128-l32-d16-s200-uneven"};
   return shapes;
 }
 

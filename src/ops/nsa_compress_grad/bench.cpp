@@ -44,7 +44,7 @@ Problem make(aclDataType dtype, const std::string& name) {
 }
 
 [[maybe_unused]] const bool added =
-    add({"nsa_compress_grad", make, nsa_compress_grad::bench_shapes()});
+    add({"nsa_compress_grad", make, in_dtypes(kHalfFloats, nsa_compress_grad::bench_shapes())});
 
 }  // namespace
 }  // namespace aclgrad::bench

@@ -28,8 +28,8 @@ Problem make(aclDataType dtype, const std::string& shape) {
           aclnnScaledMaskedSoftmax, t->bytes(), 5.0 * static_cast<double>(t->y.numel())};
 }
 
-[[maybe_unused]] const bool added =
-    add({"scaled_masked_softmax", make, scaled_masked_softmax::bench_shapes()});
+[[maybe_unused]] const bool added = add(
+    {"scaled_masked_softmax", make, in_dtypes(kAllFloats, scaled_masked_softmax::bench_shapes())});
 
 }  // namespace
 }  // namespace aclgrad::bench

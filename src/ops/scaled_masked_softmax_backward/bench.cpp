@@ -33,7 +33,8 @@ Problem make(aclDataType dtype, const std::string& shape) {
 }
 
 [[maybe_unused]] const bool added =
-    add({"scaled_masked_softmax_backward", make, scaled_masked_softmax_backward::bench_shapes()});
+    add({"scaled_masked_softmax_backward", make,
+         in_dtypes(kAllFloats, scaled_masked_softmax_backward::bench_shapes())});
 
 }  // namespace
 }  // namespace aclgrad::bench

@@ -585,7 +585,9 @@ ACL_FUNC_VISIBILITY aclError aclrtUnSubscribeReport(uint64_t threadId, aclrtStre
 ACL_FUNC_VISIBILITY aclError aclrtProcessReport(int32_t timeout);
 
 /**
- * Enqueues a callback on a stream. It is run by the subscribed thread, inside aclrtProcessReport.
+ * Enqueues a callback on a stream. It is run by the subscribed thread, inside aclrtProcessReport:
+ * that thread must not wait without a time-out for what stands behind the callback, since nobody
+ * else would run it.
  *
  * @param fn         the function.
  * @param userData   its argument; null allowed.

@@ -66,6 +66,12 @@ inline View collapsed(const View& view, int from, int to) {
 }
 inline View collapsed(const View& view) { return collapsed(view, 0, view.rank); }
 
+// The elements follow each other in memory.
+inline bool is_one_run(const View& view) {
+  const View joined = collapsed(view);
+  return joined.rank == 0 || (joined.rank == 1 && joined.strides[0] == 1);
+}
+
 }  // namespace aclgrad
 
 #endif  // ACLGRAD_BASE_VIEW_H_

@@ -69,7 +69,7 @@ Status synchronize_device(const char* function, int32_t timeout) {
   }
   DataErrorList errors;
   for (const auto& [listed, last] : targets) {
-    for (auto& error : listed.stream->take_errors(last)) errors.push_back(std::move(error));
+    errors.splice(errors.end(), listed.stream->take_errors(last));
   }
   return report_errors(function, std::move(errors));
 }
@@ -77,8 +77,10 @@ Status synchronize_device(const char* function, int32_t timeout) {
 Status reset_device(int32_t device) {
   constexpr const char* kName = "aclrtResetDevice";
   if (const Status status = check_device(kName, "deviceId", device)) return status;
+  // Listed before anything is released, because there may be no memory for it.
+  const std::vector<streams::Listed> listed_streams = streams::of_device(device);
   if (contexts::device_references() == 1) {
-    if (const Status status = check_none_held(kName, streams::of_device(device))) return status;
+    if (const Status status = check_none_held(kName, listed_streams)) return status;
   }
   aclrtContext context = nullptr;
   switch (contexts::release_device(device, context)) {
@@ -92,10 +94,10 @@ Status reset_device(int32_t device) {
       break;
   }
   DataErrorList errors;
-  for (const streams::Listed& listed : streams::of_device(device)) {
+  for (const streams::Listed& listed : listed_streams) {
     const uint64_t last = listed.stream->enqueued();
     listed.stream->wait(last, Deadline::never(), true);
-    for (auto& error : listed.stream->take_errors(last)) errors.push_back(std::move(error));
+    errors.splice(errors.end(), listed.stream->take_errors(last));
   }
   contexts::destroy(context, errors);
   return report_errors(kName, std::move(errors));

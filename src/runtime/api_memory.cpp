@@ -155,8 +155,7 @@ Status copy_now(const Copy& copy) {
 }
 
 // Ends `use` when the work is queued, before it waits.
-Status queue(const char* function, aclrtStream handle, Work* work, bool await,
-             std::optional<AddressUse>& use) {
+Status queue(const char* function, aclrtStream handle, Work* work, bool await, AddressUse& use) {
   std::unique_ptr<Work> owned(work);
   Status refusal = kOk;
   const StreamTable::Pin pin =
@@ -167,7 +166,7 @@ Status queue(const char* function, aclrtStream handle, Work* work, bool await,
     if (refusal != kOk) return refusal;
   }
   const uint64_t sequence = pin->stream->enqueue(owned.release());
-  use.reset();
+  use.end();
   if (sequence == 0 ||
       (await && pin->stream->wait(sequence, Deadline::never(), true) == Wait::kAbandoned)) {
     return fail(ACL_ERROR_RT_STREAM_CONTEXT,
@@ -181,7 +180,7 @@ Status copy_later(const Copy& copy, aclrtStream stream) {
   constexpr const char* kName = "aclrtMemcpyAsync";
   bool nothing = false;
   bool pageable = false;
-  std::optional<AddressUse> use(std::in_place);
+  AddressUse use;
   if (const Status status = check_copy(kName, copy, nothing, pageable)) return status;
   if (nothing) return kOk;
   return queue(kName, stream, new CopyWork(copy.to, copy.from, copy.count), pageable, use);
@@ -260,7 +259,7 @@ aclError aclrtMemsetAsync(void* devPtr, size_t maxCount, int32_t value, size_t c
   constexpr const char* kName = "aclrtMemsetAsync";
   return guarded(kName, ACL_ERROR_BAD_ALLOC, [&] {
     bool nothing = false;
-    std::optional<AddressUse> use(std::in_place);
+    AddressUse use;
     if (const Status status = check_fill(kName, devPtr, maxCount, count, nothing)) return status;
     return nothing ? kOk : queue(kName, stream, new FillWork(devPtr, value, count), false, use);
   });

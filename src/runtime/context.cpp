@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/context.h"
 
+#include <new>
+
 #include "runtime/stream_registry.h"
 
 namespace aclgrad::contexts {
@@ -31,11 +33,18 @@ aclrtContext create(int32_t device, bool is_default) {
 }
 
 bool destroy(aclrtContext context, DataErrorList& errors) {
-  const std::vector<streams::Listed> owned = streams::of_context(context);
   if (!context_table.destroy(context)) return false;
-  for (const streams::Listed& listed : owned) {
-    streams::destroy(listed.handle, false, errors);
+  // All of its streams go, whether or not there is memory for the text of an error.
+  bool out_of_memory = false;
+  for (aclrtStream stream = streams::first_of_context(context); stream != nullptr;
+       stream = streams::first_of_context(context)) {
+    try {
+      streams::destroy(stream, false, errors);
+    } catch (const std::bad_alloc&) {
+      out_of_memory = true;
+    }
   }
+  if (out_of_memory) throw std::bad_alloc();
   return true;
 }
 

@@ -19,13 +19,14 @@ std::shared_ptr<DataError> make_data_error(std::string message) {
 }
 
 Status report_errors(const char* function, DataErrorList errors) {
-  std::erase_if(errors, [](const std::shared_ptr<DataError>& error) {
-    return error->reported.exchange(true, std::memory_order_acq_rel);
+  std::erase_if(errors, [](const KeptError& kept) {
+    return kept.error->reported.exchange(true, std::memory_order_acq_rel);
   });
   if (errors.empty()) return kOk;
-  const auto first = std::min_element(errors.begin(), errors.end(),
-                                      [](auto& a, auto& b) { return a->order < b->order; });
-  const char* message = (*first)->message.c_str();
+  const auto first = std::min_element(
+      errors.begin(), errors.end(),
+      [](const KeptError& a, const KeptError& b) { return a.error->order < b.error->order; });
+  const char* message = first->error->message.c_str();
   const size_t others = errors.size() - 1;
   if (others == 0) {
     return fail(ACL_ERROR_RT_AICORE_EXCEPTION, "%s: %s", function, message);

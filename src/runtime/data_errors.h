@@ -6,10 +6,10 @@
 
 #include <atomic>
 #include <cstdint>
+#include <list>
 #include <memory>
 #include <mutex>
 #include <string>
-#include <vector>
 
 #include "base/status.h"
 #include "runtime/work.h"
@@ -22,7 +22,13 @@ struct DataError {
   std::atomic<bool> reported{false};
 };
 
-using DataErrorList = std::vector<std::shared_ptr<DataError>>;
+// The error that the work of a number in a stream's order found.
+struct KeptError {
+  uint64_t sequence;
+  std::shared_ptr<DataError> error;
+};
+// A list, whose elements change hands without memory: there may be none when a stream goes.
+using DataErrorList = std::list<KeptError>;
 
 // Collects the first message of one task, from any of the threads that compute it.
 class TaskErrors final : public DataErrors {

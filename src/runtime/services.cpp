@@ -37,13 +37,15 @@ Status refuse_ended(const char* function) {
               function);
 }
 
-Status run_blocking(const char* function, Stream& stream, std::unique_ptr<Work> work) {
+Status run_blocking(const char* function, Stream& stream, std::unique_ptr<Work> work,
+                    AddressUse* use) {
   if (const Status status = callbacks::check_not_held(function, stream, kRuntimeError)) {
     return status;
   }
   auto errors = std::make_shared<TaskErrors>();
   auto blocking = std::make_unique<BlockingWork>(std::move(work), errors);
   const uint64_t sequence = stream.enqueue(blocking.release());
+  if (use != nullptr) use->end();
   if (sequence == 0 || stream.wait(sequence, Deadline::never(), true) == Wait::kAbandoned) {
     return refuse_ended(function);
   }
@@ -71,7 +73,8 @@ Status aclgrad_check_stream(const char* function, aclrtStream stream) noexcept {
   return refusal;
 }
 
-Status aclgrad_enqueue(const char* function, aclrtStream handle, Work* work) noexcept {
+Status aclgrad_enqueue(const char* function, aclrtStream handle, Work* work,
+                       AddressUse* use) noexcept {
   std::unique_ptr<Work> owned(work);
   Status refusal = aclgrad_check_process(function);
   if (refusal != kOk) return refusal;
@@ -80,7 +83,7 @@ Status aclgrad_enqueue(const char* function, aclrtStream handle, Work* work) noe
   Stream& stream = *pin->stream;
   if (settings().launch_blocking) [[unlikely]] {
     return guarded(function, ACL_ERROR_BAD_ALLOC,
-                   [&] { return run_blocking(function, stream, std::move(owned)); });
+                   [&] { return run_blocking(function, stream, std::move(owned), use); });
   }
   if (stream.enqueue(owned.release()) == 0) return refuse_ended(function);
   return kOk;

@@ -28,6 +28,8 @@ struct Allocation {
   size_t size = 0;  // as every range check counts it: rounded up to 32, plus 32
 };
 
+class AddressUse;
+
 extern "C" {
 // Wait-free in practice (sequence lock): about 10 ns with 1,000 live allocations.
 [[gnu::visibility("default")]] Allocation aclgrad_find_allocation(const void* address) noexcept;
@@ -45,9 +47,9 @@ extern "C" {
 // Queues work behind everything queued on `stream` so far (null: the current default stream) and
 // returns at once. Takes ownership of `work` in every case, refusals included. Under
 // ASCEND_LAUNCH_BLOCKING=1 it returns after the work ran, with kRuntimeError if it reported an
-// error.
+// error; `use` (may be null) ends before that wait.
 [[gnu::visibility("default")]] Status aclgrad_enqueue(const char* function, aclrtStream stream,
-                                                      Work* work) noexcept;
+                                                      Work* work, AddressUse* use) noexcept;
 
 // A call that was given addresses: from before their check until their work is queued. Memory that
 // another thread frees meanwhile is not released before. See AddressUse.
@@ -60,16 +62,22 @@ extern "C" {
 [[gnu::visibility("default")]] void aclgrad_free_scratch(void* memory) noexcept;
 }
 
-// One at a time in a thread.
+// One at a time in a thread. A call that waits for its work ends it before: there are only so many.
 class AddressUse {
  public:
   AddressUse() : slot_(aclgrad_begin_use()) {}
-  ~AddressUse() { aclgrad_end_use(slot_); }
+  ~AddressUse() { end(); }
   AddressUse(const AddressUse&) = delete;
   AddressUse& operator=(const AddressUse&) = delete;
 
+  void end() {
+    if (!ended_) aclgrad_end_use(slot_);
+    ended_ = true;
+  }
+
  private:
   size_t slot_;
+  bool ended_ = false;
 };
 
 }  // namespace aclgrad

@@ -87,6 +87,14 @@ std::vector<Listed> of_context(aclrtContext context) {
   return select([&](const Listed& listed) { return listed.context == context; });
 }
 
+aclrtStream first_of_context(aclrtContext context) noexcept {
+  const std::lock_guard lock(list_mutex);
+  for (const Listed& listed : list()) {
+    if (listed.context == context) return listed.handle;
+  }
+  return nullptr;
+}
+
 bool destroy(aclrtStream handle, bool abandon, DataErrorList& errors) {
   std::shared_ptr<Stream> stream;
   std::shared_ptr<Subscription> subscription;
@@ -104,7 +112,7 @@ bool destroy(aclrtStream handle, bool abandon, DataErrorList& errors) {
     callbacks::end(subscription);
   }
   unlist(handle);
-  for (auto& error : stream->take_errors(UINT64_MAX)) errors.push_back(std::move(error));
+  errors.splice(errors.end(), stream->take_errors(UINT64_MAX));
   return true;
 }
 

@@ -51,6 +51,9 @@ std::vector<Listed> all();
 std::vector<Listed> of_device(int32_t device);
 std::vector<Listed> of_context(aclrtContext context);
 
+// One of the context's streams, null when none is left.
+aclrtStream first_of_context(aclrtContext context) noexcept;
+
 // Ends a stream: waits for its work (`abandon`: drops what has not started), then takes what it has
 // not reported into `errors`. False when the handle was ended by somebody else meanwhile.
 bool destroy(aclrtStream handle, bool abandon, DataErrorList& errors);

@@ -81,7 +81,7 @@ bool verified(const LaunchState& state, const Addresses& bases) {
 }
 
 Status enqueue(LaunchState& state, bool repeatable, const Addresses& bases, void* workspace,
-               uint32_t copies, aclrtStream stream) {
+               uint32_t copies, aclrtStream stream, AddressUse& use) {
   Addresses first;
   for (size_t i = 0; i < state.operand_count; ++i) {
     if (!state.operands[i].touched) continue;
@@ -96,7 +96,7 @@ Status enqueue(LaunchState& state, bool repeatable, const Addresses& bases, void
                 "tensor cannot be told",
                 state.op);
   }
-  return aclgrad_enqueue(state.op, stream, work);
+  return aclgrad_enqueue(state.op, stream, work, &use);
 }
 
 Status run(const char* op, void* workspace, uint64_t workspace_size, aclOpExecutor* executor,
@@ -114,7 +114,7 @@ Status run(const char* op, void* workspace, uint64_t workspace_size, aclOpExecut
   LaunchState& state = pin->state();
   if (const Status status = check_plan(op, state, workspace_size)) return status;
   Addresses bases;
-  const AddressUse use;
+  AddressUse use;
   if (const Status status = read_addresses(state, bases)) return status;
   const bool known = verified(state, bases);
   uint32_t copies = known ? state.verified_copies : 0;
@@ -128,7 +128,7 @@ Status run(const char* op, void* workspace, uint64_t workspace_size, aclOpExecut
     if (const Status status = check_overlaps(state, bases, copies)) return status;
   }
   const bool repeatable = pin->repeatable();
-  const Status status = enqueue(state, repeatable, bases, workspace, copies, stream);
+  const Status status = enqueue(state, repeatable, bases, workspace, copies, stream, use);
   // Where launches block, 361001 is the answer of a run that found a data error.
   if (repeatable && (status == kOk || status == kRuntimeError)) pin->note_run();
   return status;

@@ -5,11 +5,15 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
 #include <map>
 #include <string>
+#include <thread>
+#include <vector>
 
 #include "aclnn/aclnn_base.h"
 #include "kernels/cpu/parallel.h"
@@ -60,6 +64,48 @@ int blocking() {
   const int synchronised = aclrtSynchronizeStream(stream());
   std::printf("good %d done %d bad %d synchronise %d\n%s\n", good_status, done ? 1 : 0, bad_status,
               synchronised, message.c_str());
+  return 0;
+}
+
+// More threads wait in phase two, behind a callback that does not end, than the library can keep
+// addresses for at a time: copies of other memory go on.
+int crowd_of_launches() {
+  constexpr size_t kThreads = 80;
+  std::atomic<bool> over = false;
+  std::thread reporter([&] {
+    while (!over) static_cast<void>(aclrtProcessReport(10));
+  });
+  const auto id = static_cast<uint64_t>(reporter.native_handle());
+  require(aclrtSubscribeReport(id, stream()), "aclrtSubscribeReport");
+  std::atomic<bool> hold = true;
+  const auto wait = [](void* flag) {
+    while (static_cast<std::atomic<bool>*>(flag)->load()) std::this_thread::yield();
+  };
+  require(aclrtLaunchCallback(wait, &hold, ACL_CALLBACK_BLOCK, stream()), "aclrtLaunchCallback");
+  std::atomic<size_t> entering = 0;
+  std::atomic<int> failed = 0;
+  std::vector<std::thread> threads;
+  for (size_t i = 0; i < kThreads; ++i) {
+    threads.emplace_back([&] {
+      static_cast<void>(aclrtSetDevice(0));
+      const Planned planned(0);
+      ++entering;
+      if (planned.execute() != 0) ++failed;
+    });
+  }
+  while (entering < kThreads) std::this_thread::yield();
+  std::this_thread::sleep_for(std::chrono::milliseconds(100));  // they wait now
+  void* memory = nullptr;
+  const char bytes[64] = {};
+  require(aclrtMalloc(&memory, sizeof(bytes), ACL_MEM_MALLOC_HUGE_FIRST), "aclrtMalloc");
+  const int copied =
+      aclrtMemcpy(memory, sizeof(bytes), bytes, sizeof(bytes), ACL_MEMCPY_HOST_TO_DEVICE);
+  hold = false;
+  for (std::thread& thread : threads) thread.join();
+  require(aclrtUnSubscribeReport(id, stream()), "aclrtUnSubscribeReport");
+  over = true;
+  reporter.join();
+  std::printf("copied %d failed %d freed %d\n", copied, failed.load(), aclrtFree(memory));
   return 0;
 }
 
@@ -252,6 +298,7 @@ const std::map<std::string, int (*)()> kScenarios = {
     {"run_all", run_all},
     {"settings", settings},
     {"blocking", blocking},
+    {"crowd_of_launches", crowd_of_launches},
     {"static_destructors", static_destructors},
     {"exit_with_queued_work", exit_with_queued_work},
     {"fork_child", fork_child},

@@ -145,6 +145,12 @@ TEST(Process, LaunchBlocking) {
   }
 }
 
+TEST(Process, ManyThreadsMayWaitInBlockingLaunches) {
+  const ChildResult child = run_child("crowd_of_launches", {"ASCEND_LAUNCH_BLOCKING=1"});
+  EXPECT_EQ(child.exit_code, 0) << child.err;
+  EXPECT_EQ(child.out, "copied 0 failed 0 freed 0\n");
+}
+
 TEST(Process, StaticDestructorsAfterFinalize) {
   const ChildResult child = run_child("static_destructors");
   EXPECT_EQ(child.exit_code, 0) << child.err;

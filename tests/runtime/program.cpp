@@ -29,7 +29,7 @@ struct FunctionWork final : Work {
 };
 
 Status enqueue(aclrtStream stream, void (*body)(DataErrors&)) {
-  return aclgrad_enqueue("aclnnTest", stream, new FunctionWork(body));
+  return aclgrad_enqueue("aclnnTest", stream, new FunctionWork(body), nullptr);
 }
 
 void sleep_ms(int milliseconds) {

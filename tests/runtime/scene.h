@@ -39,7 +39,7 @@ class LambdaWork final : public Work {
 
 template <class Body>
 Status enqueue(aclrtStream stream, Body body) {
-  return aclgrad_enqueue("aclnnTest", stream, new LambdaWork<Body>(std::move(body)));
+  return aclgrad_enqueue("aclnnTest", stream, new LambdaWork<Body>(std::move(body)), nullptr);
 }
 
 inline void enqueue_error(aclrtStream stream, std::string message) {

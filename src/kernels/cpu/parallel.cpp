@@ -7,7 +7,9 @@
 
 #include <algorithm>
 #include <atomic>
+#include <charconv>
 #include <cstdlib>
+#include <cstring>
 #include <new>
 #include <thread>
 
@@ -37,13 +39,14 @@ int usable_cpus() {
 int threads_at_start() {
   const char* text = std::getenv("ACLGRAD_THREADS");
   if (text == nullptr || *text == '\0') return usable_cpus();
-  char* end = nullptr;
-  const long value = std::strtol(text, &end, 10);
-  if (*end != '\0' || value < 1 || value > kMaxThreads) {
-    aclgrad_reject_knob("ACLGRAD_THREADS", text, "a number of threads from 1 to 1024");
+  int value = 0;
+  const char* const end = text + std::strlen(text);
+  const auto [rest, error] = std::from_chars(text, end, value);
+  if (error != std::errc() || rest != end || value < 1 || value > kMaxThreads) {
+    aclgrad_reject_knob("ACLGRAD_THREADS", text, "a number from 1 to 1024");
     return usable_cpus();
   }
-  return static_cast<int>(value);
+  return value;
 }
 
 std::atomic<int>& thread_count() {

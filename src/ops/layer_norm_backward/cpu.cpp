@@ -407,9 +407,12 @@ void prepare_gamma(const Problem& problem, const void* gamma, int64_t begin, int
   if (!problem.has_gamma()) {
     for (int64_t col = begin; col < end; ++col) *place(col) = 1.0f;
   } else {
+    const RowOffsets columns(problem.gamma, problem.gamma.rank);
     visit_float(problem.gamma.dtype, [&](auto type) {
       const auto* from = static_cast<const decltype(type)*>(gamma);
-      for (int64_t col = begin; col < end; ++col) *place(col) = to_float(from[col]);
+      for (int64_t col = begin; col < end; ++col) {
+        *place(col) = to_float(from[columns.uniform() ? col * columns.stride() : columns(col)]);
+      }
     });
   }
   const int64_t padded = round_up(end, static_cast<int64_t>(kStrip<T>));

@@ -187,7 +187,7 @@ Plan make_plan(const Problem& problem) {
   const auto float_size = static_cast<int64_t>(sizeof(float));
   const auto double_size = static_cast<int64_t>(sizeof(double));
   const bool gamma_as_it_is = problem.gamma.dtype == ACL_FLOAT && problem.x.dtype != ACL_BF16 &&
-                              problem.cols % kWidestStrip == 0;
+                              problem.cols % kWidestStrip == 0 && is_one_run(problem.gamma);
   if (!gamma_as_it_is && problem.rows > 0) {
     plan.gamma_bytes = saturating_product({round_up(problem.cols, kWidestStrip), float_size});
   }
@@ -218,7 +218,7 @@ Status parse(const Arguments& arguments, Launch& launch) {
   const int x = launch.input(in.x, rows_of(1));
   const int mean = launch.input(in.mean, kAnyStrides);
   const int rstd = launch.input(in.rstd, kAnyStrides);
-  const int gamma = launch.input(in.gamma, kDense);
+  const int gamma = launch.input(in.gamma, kAnyStrides);
   launch.unused(in.bias);
   const auto output = [&](const Operand& operand, bool wanted, Layout layout) {
     return wanted ? launch.output(operand, layout) : launch.unused(operand, true);

@@ -29,7 +29,7 @@ struct Problem {
   int row_dim = 0;     // the first normalized dimension of dy, x and dx
   View dy, x;          // last dimension dense, any strides before it
   View mean, rstd;     // one element a row, any strides
-  View gamma;          // dense; rank 0 and dtype undefined when absent
+  View gamma;          // one element a column, any strides; dtype undefined when absent
   View dx;             // as dy
   View dgamma, dbeta;  // one element a column, any strides
   bool want_dx = false, want_dgamma = false, want_dbeta = false;

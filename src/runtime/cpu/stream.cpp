@@ -163,9 +163,10 @@ void CpuStream::complete(uint64_t sequence, TaskErrors& errors) noexcept {
 }
 
 void CpuStream::keep_error(uint64_t sequence, std::shared_ptr<DataError> error) {
-  std::erase_if(errors_,
-                [](auto& kept) { return kept.second->reported.load(std::memory_order_relaxed); });
-  errors_.emplace_back(sequence, std::move(error));
+  std::erase_if(errors_, [](const KeptError& kept) {
+    return kept.error->reported.load(std::memory_order_relaxed);
+  });
+  errors_.push_back({sequence, std::move(error)});
   has_errors_.store(true, std::memory_order_relaxed);
 }
 
@@ -343,14 +344,14 @@ DataErrorList CpuStream::take_errors(uint64_t sequence) {
   DataErrorList taken;
   if (!has_errors_.load(std::memory_order_relaxed)) return taken;
   const Lock lock(mutex_);
-  if (lost_error_) {
-    taken.push_back(make_data_error("a task found an error in its data; no memory for its text"));
+  if (lost_error_) {  // first, because it needs memory
+    taken.push_back(
+        {0, make_data_error("a task found an error in its data; no memory for its text")});
     lost_error_ = false;
   }
   const auto end = std::find_if(errors_.begin(), errors_.end(),
-                                [&](auto& kept) { return kept.first > sequence; });
-  for (auto kept = errors_.begin(); kept != end; ++kept) taken.push_back(std::move(kept->second));
-  errors_.erase(errors_.begin(), end);
+                                [&](const KeptError& kept) { return kept.sequence > sequence; });
+  taken.splice(taken.end(), errors_, errors_.begin(), end);
   if (errors_.empty()) has_errors_.store(false, std::memory_order_relaxed);
   return taken;
 }
@@ -359,8 +360,9 @@ DataErrorList CpuStream::copy_errors(uint64_t sequence) {
   DataErrorList copies;
   if (!has_errors_.load(std::memory_order_relaxed)) return copies;
   const Lock lock(mutex_);
-  for (const auto& [at, error] : errors_) {
-    if (at <= sequence && !error->reported.load(std::memory_order_relaxed)) copies.push_back(error);
+  for (const KeptError& kept : errors_) {
+    const bool reported = kept.error->reported.load(std::memory_order_relaxed);
+    if (kept.sequence <= sequence && !reported) copies.push_back(kept);
   }
   return copies;
 }
@@ -370,7 +372,7 @@ void CpuStream::adopt_errors(DataErrorList errors) noexcept {
   const Lock lock(mutex_);
   const uint64_t running = completed_.load(std::memory_order_relaxed) + 1;
   try {
-    for (std::shared_ptr<DataError>& error : errors) keep_error(running, std::move(error));
+    for (KeptError& kept : errors) keep_error(running, std::move(kept.error));
   } catch (const std::bad_alloc&) {
     // The stream that found the error still reports it.
   }

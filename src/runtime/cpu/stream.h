@@ -78,7 +78,7 @@ class CpuStream final : public Stream, public std::enable_shared_from_this<CpuSt
   uint32_t waiting_ = 0;
   uint64_t wake_at_ = UINT64_MAX;  // the smallest sequence that a waiting thread waits for
   // Ascending sequences. The flag spares a clean synchronise the lock.
-  std::vector<std::pair<uint64_t, std::shared_ptr<DataError>>> errors_;
+  DataErrorList errors_;
   std::atomic<bool> has_errors_{false};
   bool lost_error_ = false;  // there was no memory for an error's text
 };

@@ -20,8 +20,8 @@ extern "C" {
 /**
  * Phase one: checks the arguments and plans.
  *
- * All tensors: up to 8 dimensions, any strides and offset, base formats. Elements are copied as
- * they are, bit by bit. Without elements in out nothing runs.
+ * All tensors: up to 8 dimensions, any strides and offset, base formats. Elements are copied bit by
+ * bit, but for NaNs, which become the canonical quiet one. Without elements in out nothing runs.
  *
  * @param weight         the table, [V, D]; BFLOAT16, FLOAT, FLOAT16, INT64, INT32, INT16, INT8,
  *                       UINT8, BOOL, DOUBLE, COMPLEX64 or COMPLEX128.

@@ -120,6 +120,7 @@ Status finish_plan(LaunchState& state) {
     some = some || bases[i] != nullptr;
     all = all && (bases[i] != nullptr || !operand.touched);
     if (operand.touched && operand.self_overlapping) return refuse_self_overlap(state.op, operand);
+    operand.packed = operand.packed && state.call != nullptr;  // nothing runs: nothing is copied
     if (!operand.touched || !operand.packed) continue;
     operand.packed_at =
         reserve(state, operand.elements * static_cast<int64_t>(dtype_size(operand.view.dtype)));

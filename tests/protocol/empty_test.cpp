@@ -203,6 +203,21 @@ TEST(Empty, ScaledMaskedSoftmax) {
   }
 }
 
+// What would be packed for a kernel is not where none runs.
+TEST(Empty, StridedInputsOfCallsThatDoNothingNeedNoWorkspace) {
+  const Shape x({0, 2, 100, 100}, ACL_FLOAT), y({0, 2, 100, 100}, ACL_FLOAT);
+  const Tensor mask({1, 2, 100, 100}, ACL_BOOL, Dims{20000, 10000, 1, 100});
+  uint64_t size = 1;
+  aclOpExecutor* executor = nullptr;
+  ASSERT_EQ(aclnnScaledMaskedSoftmaxGetWorkspaceSize(x.handle(), mask.handle(), 1.0, false,
+                                                     y.handle(), &size, &executor),
+            0)
+      << take_message();
+  EXPECT_EQ(size, 0u);
+  EXPECT_EQ(aclnnScaledMaskedSoftmax(nullptr, 0, executor, stream()), 0) << take_message();
+  EXPECT_EQ(aclrtSynchronizeStream(stream()), 0);
+}
+
 TEST(Empty, NsaCompress) {
   // All tokens, in windows of 16: as many as there are.
   const int64_t tokens = int64_t{1} << 62;

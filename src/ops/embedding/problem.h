@@ -4,7 +4,8 @@
 //   y[r, :] = table[indices[r], :]
 //
 // Contract name -> name here: weight table, out y. `rows` are those of y, one an index; `cols`
-// those of table and y. Elements are copied bit by bit, but for NaNs: they become the canonical one.
+// those of table and y. Elements are copied bit by bit, but for NaNs: they become the canonical
+// one.
 #ifndef ACLGRAD_OPS_EMBEDDING_PROBLEM_H_
 #define ACLGRAD_OPS_EMBEDDING_PROBLEM_H_
 

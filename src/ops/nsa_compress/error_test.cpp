@@ -108,7 +108,7 @@ TEST(NsaCompress, ErrorTableAttributesAndSequences) {
   refused(&Call::ends, Ends{48}, {"output", "[4,2,16]", "[2,2,16]", "windows"});
 }
 
-TEST(NsaCompress, ErrorTableSizesAndOverlap) {
+TEST(NsaCompress, ErrorTableSizesBoundsOverlap) {
   const int64_t huge[] = {int64_t{1} << 59, 2, 16}, strides[] = {0, 0, 0};
   const aclTensor* x =
       aclCreateTensor(huge, 3, ACL_FLOAT16, strides, 0, ACL_FORMAT_ND, nullptr, 0, nullptr);
@@ -117,6 +117,13 @@ TEST(NsaCompress, ErrorTableSizesAndOverlap) {
   expect_status(sizes, kInvalid, {"input", std::to_string(huge[0])});
   EXPECT_EQ(aclDestroyTensor(x), 0);
   refused_with(&Call::y_at, Tensor({4, 2, 16}, ACL_FLOAT16, Dims{16, 0, 1}), {"output"});
+  Call bounds;
+  const int64_t x_dims[] = {100, 2, 16}, far[] = {1000000, 16, 1};
+  aclTensor* const beyond = aclCreateTensor(x_dims, 3, ACL_FLOAT16, far, 0, ACL_FORMAT_ND, nullptr,
+                                            0, bounds.x.address());
+  bounds.x_at = beyond;
+  expect_status(bounds, kInvalid, {"input", "allocation"});
+  EXPECT_EQ(aclDestroyTensor(beyond), 0);
   const Tensor memory({100, 2, 16}, ACL_FLOAT16);  // y in the middle of x
   const int64_t dims[] = {4, 2, 16}, dense[] = {32, 16, 1};
   aclTensor* inside = aclCreateTensor(dims, 3, ACL_FLOAT16, dense, 320, ACL_FORMAT_ND, nullptr, 0,

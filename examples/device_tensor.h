@@ -30,8 +30,8 @@ class DeviceTensor {
     check(aclrtMalloc(&memory_, bytes, ACL_MEM_MALLOC_HUGE_FIRST), "aclrtMalloc");
     check(aclrtMemcpy(memory_, bytes, values_.data(), bytes, ACL_MEMCPY_HOST_TO_DEVICE),
           "aclrtMemcpy");
-    // Sizes and how many; the dtype; strides, null for row after row without gaps; the element of the
-    // memory that comes first; the format, plain; what the memory holds in all; where it is.
+    // Sizes and how many; the dtype; strides, null for row after row without gaps; the element of
+    // the memory that comes first; the format, plain; what the memory holds in all; where it is.
     handle_ = aclCreateTensor(dims_.data(), dims_.size(), dtype, nullptr, 0, ACL_FORMAT_ND,
                               dims_.data(), dims_.size(), memory_);
   }

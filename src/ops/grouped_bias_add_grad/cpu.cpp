@@ -219,14 +219,17 @@ void add_dense_rows(const Job& job, const Block<T>& block, int64_t width, double
   }
   const int64_t wide_rows = complete + (rest > 0 ? 1 : 0);
   Chain<T> chain;
-  chain.next_step = kChainRows * step;
   for (int64_t wide = 0; wide < wide_rows; wide += kChainRows) {
     chain.count = static_cast<size_t>(std::min(kChainRows, wide_rows - wide));
     for (size_t i = 0; i < chain.count; ++i) {
       const int64_t row = wide + static_cast<int64_t>(i);
       chain.row[i] = row < complete ? block.first + row * step : incomplete;
     }
-    look_ahead(chain, complete - wide - kChainRows, width);
+    const int64_t left = complete - wide - kChainRows;
+    // Behind the last chain the next block begins, of this group or of the next one. Many blocks
+    // have no other chain: [4096, 4096, 1] in FP32 takes twice as long without this.
+    chain.next_step = left > 0 ? kChainRows * step : block.rows * cols - wide * step;
+    look_ahead(chain, left > 0 ? left : complete - wide, width);
     add_chain(chain, 0, width, totals);
   }
 }
@@ -271,10 +274,33 @@ void add_scattered_rows(const Job& job, const Block<T>& block, double* totals) {
   }
 }
 
+// A block of a single column without gaps, its wide rows as long as a vector: the same sums without
+// memory for totals ([65536, 256, 1] in FP32: 1.5 times as fast).
+template <class T>
+void sum_column(const Job& job, const Block<T>& block) {
+  alignas(64) double totals[kLanes] = {};
+  const int64_t complete = block.rows / kVector;
+  const auto rest = static_cast<size_t>(block.rows % kVector);
+  const int64_t wide_rows = complete + (rest > 0 ? 1 : 0);
+  const auto load = [&](int64_t wide) HWY_ATTR {
+    const T* from = block.first + wide * kVector;
+    return wide < complete ? load16(from) : load_first(from, rest);
+  };
+  for (int64_t wide = 0; wide < wide_rows;) {
+    const int64_t chain_end = std::min(wide_rows, wide + kChainRows);
+    F32x16 sum = load(wide);
+    for (++wide; wide < chain_end; ++wide) sum = add(sum, load(wide));
+    add_to(totals, sum);
+  }
+  const double total = join16(totals);
+  finish(job, block, &total, 0, 1);
+}
+
 // A block of short rows. Whichever way they are read, the same numbers are added in the same order.
 template <class T>
 void sum_short_rows(const Job& job, const Block<T>& block) {
   const int64_t cols = job.problem.cols;
+  if (cols == 1 && job.dense && block.fold == kVector) return sum_column(job, block);
   const bool spaced = !job.dense && cols >= kVector;
   const int64_t pitch = spaced ? round_up(cols, kVector) : cols;
   const int64_t fold = std::min(block.fold, block.rows);  // the last block of a group may be short

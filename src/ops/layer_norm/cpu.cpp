@@ -3,7 +3,8 @@
 // visited again in L1 for its variance, and a third time, in L1 or L2, to be written; meanwhile the
 // next row is on its way. Moments are taken panel by panel and joined, so that a row of any length
 // is read from memory at most twice. Few wide rows share their panels among threads instead. Where
-// a row's columns are not one run they pass through buffers on the stack, a panel at a time.
+// a row's columns are not one run they pass through buffers on the stack, a panel at a time. Long
+// because of these three cuts, and because a row is written in whole lines, in parts, or in FP64.
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
@@ -100,11 +101,11 @@ void put_statistics(const Job& job, int64_t row, const Statistics& values) {
 
 // Where a row of x begins.
 template <class T>
-const T* first_of(const Job& job, int64_t row) {
+HWY_INLINE const T* first_of(const Job& job, int64_t row) {
   return static_cast<const T*>(job.at.x) + job.x_rows(row);
 }
 template <class T>
-DenseRow<T> dense_row(const Job& job, int64_t row) {
+HWY_INLINE DenseRow<T> dense_row(const Job& job, int64_t row) {
   return {first_of<T>(job, row), job.problem.cols};
 }
 
@@ -229,12 +230,23 @@ HWY_INLINE Line<T, TOut> line_of(const Job& job, int64_t row, int64_t next,
                        set16(values.rstd)};
 }
 
+// Takes the line apart, because one whose address is known to a call could not stay in registers.
 template <class T, class TOut>
-HWY_NOINLINE void write_exact(const Line<T, TOut>& line, const Statistics& values,
-                              int64_t columns) {
+HWY_NOINLINE void write_exact(const Statistics& values, const T* x, const float* gamma,
+                              const float* beta, TOut* y, int64_t columns) {
   for (int64_t col = 0; col < columns; ++col) {
-    const float x = to_float(line.x[col]);
-    line.y[col] = from_float<TOut>(exact_y(values, x, line.gamma[col], line.beta[col]));
+    y[col] = from_float<TOut>(exact_y(values, to_float(x[col]), gamma[col], beta[col]));
+  }
+}
+
+// A line's first `columns`, whichever way the row takes.
+template <class T, class TOut>
+HWY_INLINE void write(const Line<T, TOut>& line, const Statistics& values, bool exact,
+                      int64_t columns, bool streaming) {
+  if (HWY_UNLIKELY(exact)) {
+    write_exact(values, line.x, line.gamma, line.beta, line.y, columns);
+  } else {
+    write_line(line, columns, streaming);
   }
 }
 
@@ -253,11 +265,7 @@ HWY_NOINLINE void write_piece(const Job& job, int64_t row, const Statistics& val
                            dense ? y + begin : buffer,
                            set16(values.mean),
                            set16(values.rstd)};
-  if (HWY_UNLIKELY(values.exact)) {
-    write_exact(line, values, columns);
-  } else {
-    write_line(line, columns, job.streaming && dense);
-  }
+  write(line, values, values.exact, columns, job.streaming && dense);
   if (!dense) job.y_form.copy_out(buffer, begin, columns, y);
 }
 
@@ -319,11 +327,7 @@ void slab(const Job& job, int64_t index) {
     for (int64_t r = 0; r < count; ++r) {
       const int64_t next = cols <= kPrefetchColumns ? std::min(row + r + group, end - 1) : row + r;
       const Line<T, TOut> line = line_of<T, TOut>(job, row + r, next, values[r]);
-      if (HWY_UNLIKELY(look && values[r].exact)) {
-        write_exact(line, values[r], cols);
-      } else {
-        write_line(line, cols, job.streaming);
-      }
+      write(line, values[r], look && values[r].exact, cols, job.streaming);
     }
   }
   if (job.streaming) hwy::FlushStream();

@@ -80,7 +80,7 @@ HWY_INLINE WideStatistics statistics_of(const Job& job, const Row& x, Moments ro
   const auto count = static_cast<double>(job.problem.cols);
   double variance = row.squares * job.reciprocal_cols + job.problem.eps;
   if (!(variance >= kLeastVariance && variance <= std::numeric_limits<double>::max())) {
-    row = wide_moments(x, job.problem.cols);
+    row = wide_moments<Row>(x, job.problem.cols);
     variance = row.squares / count + job.problem.eps;
   }
   return {row.mean, 1.0 / std::sqrt(variance)};
@@ -135,7 +135,7 @@ HWY_NOINLINE void look_closer(const Row& x, int64_t cols, const WideStatistics& 
   }
   if (!look) return;
   values.exact = true;
-  values.exact_mean = exact_mean(x, cols);
+  values.exact_mean = exact_mean<Row>(x, cols);
   values.exact_rstd = wide.rstd;
 }
 

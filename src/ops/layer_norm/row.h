@@ -15,6 +15,8 @@ namespace aclgrad::layer_norm {
 // One run in memory.
 template <class T>
 struct DenseRow {
+  using Argument = DenseRow;  // of functions that are not inline: in registers
+
   const T* first;
   int64_t cols;
 
@@ -31,6 +33,8 @@ struct DenseRow {
 template <class T>
 class GatheredRow {
  public:
+  using Argument = const GatheredRow&;
+
   GatheredRow(const Segments& form, int64_t cols) : form_(form), cols_(cols) {}
   GatheredRow(const GatheredRow&) = delete;
   GatheredRow& operator=(const GatheredRow&) = delete;

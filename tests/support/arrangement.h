@@ -3,6 +3,8 @@
 #ifndef ACLGRAD_TESTS_SUPPORT_ARRANGEMENT_H_
 #define ACLGRAD_TESTS_SUPPORT_ARRANGEMENT_H_
 
+#include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <utility>
 #include <vector>
@@ -82,6 +84,18 @@ inline Dims strides_of(const Dims& dims, Arrangement arrangement) {
   }
   if (arrangement == Arrangement::kReversedRows && rank >= 2) strides[0] = -strides[0];
   if (arrangement == Arrangement::kBroadcast && rank >= 1) strides[0] = 0;
+  return strides;
+}
+
+// Views whose last dimension is contiguous; kRepeated, of at least two dimensions, for inputs only.
+enum class Form { kContiguous, kPadded, kPermuted, kReversed, kRepeated };
+inline Dims form_strides(const Dims& dims, Form form) {
+  std::vector<size_t> order(dims.size());
+  for (size_t i = 0; i < order.size(); ++i) order[i] = i;
+  if (form == Form::kPermuted) std::reverse(order.begin(), order.end() - 1);
+  Dims strides = strides_in_order(dims, order, 1, form == Form::kContiguous ? 0 : 3);
+  for (size_t i = 0; form == Form::kReversed && i + 1 < dims.size(); ++i) strides[i] *= -1;
+  if (form == Form::kRepeated) strides[dims.size() - 2] = 0;
   return strides;
 }
 

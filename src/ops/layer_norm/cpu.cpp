@@ -2,19 +2,21 @@
 // LayerNorm on the CPU: one parallel pass over the rows. A row comes from memory for its mean, is
 // visited again in L1 for its variance, and a third time, in L1 or L2, to be written; meanwhile the
 // next row is on its way. Moments are taken panel by panel and joined, so that a row of any length
-// is read from memory at most twice. Few wide rows share their panels among threads instead. Long
-// because of these two cuts, and because a row is written in whole lines, in parts, or in FP64.
+// is read from memory at most twice. Few wide rows share their panels among threads instead. Where
+// a row's columns are not one run they pass through buffers on the stack, a panel at a time. Long
+// because of these three cuts, and because a row is written in whole lines, in parts, or in FP64.
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <limits>
-#include <type_traits>
 
 #include "kernels/cpu/cache.h"
 #include "kernels/cpu/lane_count.h"
 #include "kernels/cpu/parallel.h"
 #include "kernels/cpu/rows.h"
+#include "kernels/cpu/segments.h"
 #include "ops/layer_norm/problem.h"
+#include "ops/layer_norm/row.h"
 #include "ops/layer_norm/statistics.h"
 #include "ops/layer_norm/tree.h"
 
@@ -24,6 +26,7 @@
 
 #include "kernels/cpu/lanes-inl.h"
 #include "kernels/cpu/sums-inl.h"
+#include "ops/layer_norm/moments-inl.h"
 
 #ifndef ACLGRAD_OPS_LAYER_NORM_CPU_SHARED_
 #define ACLGRAD_OPS_LAYER_NORM_CPU_SHARED_
@@ -53,6 +56,8 @@ struct Job {
   double reciprocal_cols;
   bool streaming;  // y does not fit the cache
   RowOffsets x_rows, y_rows, mean_rows, rstd_rows;
+  Segments x_form, y_form;
+  bool gathered;  // not both of the forms are dense
 
   int64_t panel_columns(int64_t panel) const {
     return std::min(kPanel, problem.cols - panel * kPanel);
@@ -70,13 +75,12 @@ struct Job {
 struct WideStatistics {
   double mean, rstd;
 };
-template <class T>
-HWY_INLINE WideStatistics statistics_of(const Job& job, const T* x, Moments row) {
-  const int64_t cols = job.problem.cols;
-  const auto count = static_cast<double>(cols);
+template <class Row>
+HWY_INLINE WideStatistics statistics_of(const Job& job, const Row& x, Moments row) {
+  const auto count = static_cast<double>(job.problem.cols);
   double variance = row.squares * job.reciprocal_cols + job.problem.eps;
   if (!(variance >= kLeastVariance && variance <= std::numeric_limits<double>::max())) {
-    row = wide_moments(x, cols);
+    row = wide_moments<Row>(x, job.problem.cols);
     variance = row.squares / count + job.problem.eps;
   }
   return {row.mean, 1.0 / std::sqrt(variance)};
@@ -95,6 +99,16 @@ void put_statistics(const Job& job, int64_t row, const Statistics& values) {
   put(job.problem.rstd, job.at.rstd, job.rstd_rows(row), values.rstd);
 }
 
+// Where a row of x begins.
+template <class T>
+HWY_INLINE const T* first_of(const Job& job, int64_t row) {
+  return static_cast<const T*>(job.at.x) + job.x_rows(row);
+}
+template <class T>
+HWY_INLINE DenseRow<T> dense_row(const Job& job, int64_t row) {
+  return {first_of<T>(job, row), job.problem.cols};
+}
+
 }  // namespace
 }  // namespace aclgrad::layer_norm
 #endif  // shared by all instruction sets
@@ -106,120 +120,27 @@ namespace {
 
 using namespace aclgrad::HWY_NAMESPACE;
 
-using Chain = VecF64[kWideParts];
-
-// Sixteen numbers more in an FP64 chain of sixteen lanes.
-HWY_INLINE void add_vector(const F32x16& v, Chain& chain) {
-  each_wide(v, [&](size_t lane, VecF64 wide) HWY_ATTR {
-    chain[lane / kWideLanes] = hn::Add(chain[lane / kWideLanes], wide);
-  });
-}
-template <class T>
-HWY_INLINE void add_vector(const T* x, Chain& chain) {
-  if constexpr (std::is_same_v<T, float>) {
-    const hn::Rebind<float, TagF64> narrow;  // promoted on the way from memory
-    for (size_t part = 0; part < kWideParts; ++part) {
-      const auto v = hn::LoadU(narrow, x + part * kWideLanes);
-      // A multiplication by 1 changes nothing but the execution unit: the adders are busy
-      // promoting.
-      chain[part] = hn::MulAdd(hn::PromoteTo(TagF64(), v), hn::Set(TagF64(), 1.0), chain[part]);
-    }
-  } else {
-    add_vector(load16(x), chain);
-  }
-}
-// Four vectors more.
-template <class T>
-HWY_INLINE void add_four(const T* x, Chain& even, Chain& odd) {
-  add_vector(x, even);
-  add_vector(x + kLanes, odd);
-  add_vector(x + 2 * kLanes, even);
-  add_vector(x + 3 * kLanes, odd);
-}
-
-// The sum of a row or panel. In FP64: between large numbers of both signs the mean may be small,
-// and elements near it are right only if it is.
-template <class T>
-HWY_INLINE double sum_of(const T* x, size_t n) {
-  Chain even, odd;
-  for (size_t part = 0; part < kWideParts; ++part) even[part] = odd[part] = hn::Zero(TagF64());
-  size_t at = 0;
-  for (; at + 4 * kLanes <= n; at += 4 * kLanes) add_four(x + at, even, odd);
-  for (; at + kLanes <= n; at += kLanes) add_vector(x + at, odd);
-  if (at < n) add_vector(load_first(x + at, n - at), even);
-  for (size_t part = 0; part < kWideParts; ++part) even[part] = hn::Add(even[part], odd[part]);
-  return join_wide(even);
-}
-
-// The squares around a mean: those around its FP32 neighbour, less what the step between adds.
-template <class T>
-HWY_INLINE double squares_around(double mean, const T* x, size_t n) {
-  const auto near = static_cast<float>(mean);
-  const F32x16 centre = set16(near);
-  const auto square = [&](const T* at, size_t lanes, const F32x16& sum) HWY_ATTR {
-    const F32x16 distance = HWY_LIKELY(lanes == kLanes)
-                                ? sub(load16(at), centre)
-                                : keep_first(sub(load_first(at, lanes), centre), lanes);
-    return fma(distance, distance, sum);
-  };
-  double squares[1];
-  if (n <= 2 * kLanes) {  // the same sum without a loop
-    const size_t first = std::min(n, kLanes);
-    F32x16 sum = square(x, first, zero16());
-    if (n > first) sum = add(sum, square(x + first, n - first, zero16()));
-    squares[0] = join16(sum);
-  } else {
-    row_sums<1>(n, squares, [&](size_t i, size_t lanes, F32x16(&acc)[1]) HWY_ATTR {
-      acc[0] = square(x + i * kLanes, lanes, acc[0]);
-    });
-  }
-  const double step = mean - static_cast<double>(near);
-  const double around_mean = squares[0] - step * step * static_cast<double>(n);
-  return around_mean < 0.0 ? 0.0 : around_mean;
-}
-
-// An element is nearer to the mean than `reach`, but not on it.
-template <class T>
-bool any_near(const T* x, int64_t cols, float mean, float reach) {
-  const TagF32 d;
-  const F32x16 centre = set16(mean);
-  auto found = hn::Ne(hn::Zero(d), hn::Zero(d));
-  const auto look = [&](const F32x16& distance) HWY_ATTR {
-    for (size_t i = 0; i < kParts; ++i) {
-      const auto apart = hn::Ne(distance.part[i], hn::Zero(d));
-      found = hn::Or(found, hn::And(apart, hn::Lt(hn::Abs(distance.part[i]), hn::Set(d, reach))));
-    }
-  };
-  const auto n = static_cast<size_t>(cols);
-  size_t at = 0;
-  for (; at + kLanes <= n; at += kLanes) look(sub(load16(x + at), centre));
-  if (at < n) look(keep_first(sub(load_first(x + at, n - at), centre), n - at));
-  return !hn::AllFalse(d, found);
-}
-
-template <class T>
-HWY_INLINE Moments moments(const T* x, int64_t columns) {
-  const auto n = static_cast<size_t>(columns);
-  const double mean = sum_of(x, n) / static_cast<double>(columns);
-  return {mean, squares_around(mean, x, n)};
-}
-
 // Whether a row near zero is to be written in FP64 (statistics.h). A mean of exactly 0 loses
 // nothing itself: then, and where only its product with rstd is small, the elements decide.
-template <class T>
-HWY_NOINLINE void look_closer(const T* x, int64_t cols, const WideStatistics& wide,
+template <class Row>
+HWY_NOINLINE void look_closer(const Row& x, int64_t cols, const WideStatistics& wide,
                               Statistics& values) {
   const bool whatever_x =
       (wide.mean != 0.0 && std::abs(wide.mean) < double{kNear}) || wide.rstd < double{kLeastRstd};
-  const double reach = double{kNear} * std::max(1.0, 1.0 / wide.rstd);
-  if (!whatever_x && !any_near(x, cols, values.mean, static_cast<float>(reach))) return;
+  const auto reach = static_cast<float>(double{kNear} * std::max(1.0, 1.0 / wide.rstd));
+  bool look = whatever_x;
+  if (!look) {
+    x.each_piece([&](const auto* piece, int64_t columns)
+                     HWY_ATTR { look = look || any_near(piece, columns, values.mean, reach); });
+  }
+  if (!look) return;
   values.exact = true;
-  values.exact_mean = exact_mean(x, cols);
+  values.exact_mean = exact_mean<Row>(x, cols);
   values.exact_rstd = wide.rstd;
 }
 
-template <class T>
-HWY_INLINE void find_statistics(const Job& job, const T* x, const Moments& moments,
+template <class Row>
+HWY_INLINE void find_statistics(const Job& job, const Row& x, const Moments& moments,
                                 Statistics& values) {
   const WideStatistics wide = statistics_of(job, x, moments);
   values.mean = static_cast<float>(wide.mean);
@@ -227,8 +148,8 @@ HWY_INLINE void find_statistics(const Job& job, const T* x, const Moments& momen
 }
 
 // After find_statistics(), where any_near_zero(): whether the row is to be written in FP64.
-template <class T>
-HWY_NOINLINE void mark_exact(const Job& job, const T* x, const Moments& moments,
+template <class Row>
+HWY_NOINLINE void mark_exact(const Job& job, const Row& x, const Moments& moments,
                              Statistics& values) {
   values.exact = false;
   if (!values.near_zero()) return;
@@ -281,28 +202,27 @@ struct Line {
   }
 };
 
-// Columns [begin, end) of a row.
+// The first `columns` of a line.
 template <class T, class TOut>
-HWY_INLINE void write_row(const Job& job, const Line<T, TOut>& line, int64_t begin, int64_t end) {
-  const auto first = reinterpret_cast<uintptr_t>(line.y + begin);
-  int64_t at = begin;
-  if (job.streaming && end - begin >= kStreamColumns && first % sizeof(TOut) == 0) {
+HWY_INLINE void write_line(const Line<T, TOut>& line, int64_t columns, bool streaming) {
+  const auto first = reinterpret_cast<uintptr_t>(line.y);
+  int64_t at = 0;
+  if (streaming && columns >= kStreamColumns && first % sizeof(TOut) == 0) {
     constexpr uintptr_t kVector = kLanes * sizeof(TOut);
     const auto head = static_cast<int64_t>((0 - first) % kVector / sizeof(TOut));
-    if (head != 0) line.write_part(begin, head);
-    at = line.template write_whole<true>(begin + head, end);
+    if (head != 0) line.write_part(0, head);
+    at = line.template write_whole<true>(head, columns);
   } else {
-    at = line.template write_whole<false>(begin, end);
+    at = line.template write_whole<false>(0, columns);
   }
-  if (at < end) line.write_part(at, end - at);
+  if (at < columns) line.write_part(at, columns - at);
 }
 
 template <class T, class TOut>
 HWY_INLINE Line<T, TOut> line_of(const Job& job, int64_t row, int64_t next,
                                  const Statistics& values) {
-  const T* x = static_cast<const T*>(job.at.x);
-  return Line<T, TOut>{x + job.x_rows(row),
-                       x + job.x_rows(next),
+  return Line<T, TOut>{first_of<T>(job, row),
+                       first_of<T>(job, next),
                        job.gamma,
                        job.beta,
                        static_cast<TOut*>(job.at.y) + job.y_rows(row),
@@ -310,37 +230,76 @@ HWY_INLINE Line<T, TOut> line_of(const Job& job, int64_t row, int64_t next,
                        set16(values.rstd)};
 }
 
+// Takes the line apart, because one whose address is known to a call could not stay in registers.
 template <class T, class TOut>
-HWY_NOINLINE void write_exact(const Job& job, int64_t row, const Statistics& values, int64_t begin,
-                              int64_t end) {
-  const T* x = static_cast<const T*>(job.at.x) + job.x_rows(row);
-  TOut* y = static_cast<TOut*>(job.at.y) + job.y_rows(row);
-  for (int64_t col = begin; col < end; ++col) {
-    y[col] = from_float<TOut>(exact_y(values, to_float(x[col]), job.gamma[col], job.beta[col]));
+HWY_NOINLINE void write_exact(const Statistics& values, const T* x, const float* gamma,
+                              const float* beta, TOut* y, int64_t columns) {
+  for (int64_t col = 0; col < columns; ++col) {
+    y[col] = from_float<TOut>(exact_y(values, to_float(x[col]), gamma[col], beta[col]));
   }
+}
+
+// A line's first `columns`, whichever way the row takes.
+template <class T, class TOut>
+HWY_INLINE void write(const Line<T, TOut>& line, const Statistics& values, bool exact,
+                      int64_t columns, bool streaming) {
+  if (HWY_UNLIKELY(exact)) {
+    write_exact(values, line.x, line.gamma, line.beta, line.y, columns);
+  } else {
+    write_line(line, columns, streaming);
+  }
+}
+
+// Columns [begin, begin + columns) of a row, at most a panel, which `x` points to, from a buffer
+// where y is not dense. A function of its own keeps that out of its caller's frame.
+template <class T, class TOut>
+HWY_NOINLINE void write_piece(const Job& job, int64_t row, const Statistics& values, const T* x,
+                              int64_t begin, int64_t columns) {
+  alignas(64) TOut buffer[kPanel];
+  TOut* const y = static_cast<TOut*>(job.at.y) + job.y_rows(row);
+  const bool dense = job.y_form.dense();
+  const Line<T, TOut> line{x,
+                           x,
+                           job.gamma + begin,
+                           job.beta + begin,
+                           dense ? y + begin : buffer,
+                           set16(values.mean),
+                           set16(values.rstd)};
+  write(line, values, values.exact, columns, job.streaming && dense);
+  if (!dense) job.y_form.copy_out(buffer, begin, columns, y);
+}
+
+// The moments of one row, panel by panel.
+template <class Row>
+HWY_INLINE Moments moments_of_row(const Job& job, const Row& x) {
+  if (job.plan.panels == 1) {
+    const auto n = static_cast<size_t>(job.problem.cols);
+    const auto* columns = x.piece(0, job.problem.cols);
+    const double mean = sum_of(columns, n) * job.reciprocal_cols;
+    return {mean, squares_around(mean, columns, n)};
+  }
+  RowMoments joined;
+  for (int64_t p = 0; p < job.plan.panels; ++p) {
+    const int64_t columns = job.panel_columns(p);
+    joined.add(moments(x.piece(p * kPanel, columns), columns), columns);
+  }
+  return joined.all();
 }
 
 // The moments of `count` rows from `row` on. Step by step for all of them, so that the ends of the
 // sums, which wait for one another, overlap between rows.
 template <class T>
 HWY_INLINE void group_moments(const Job& job, int64_t row, int64_t count, Moments* out) {
-  const T* x = static_cast<const T*>(job.at.x);
-  const int64_t cols = job.problem.cols;
   if (job.plan.panels > 1) {  // one row
-    RowMoments joined;
-    for (int64_t p = 0; p < job.plan.panels; ++p) {
-      const int64_t columns = job.panel_columns(p);
-      joined.add(moments(x + job.x_rows(row) + p * kPanel, columns), columns);
-    }
-    out[0] = joined.all();
+    out[0] = moments_of_row(job, dense_row<T>(job, row));
     return;
   }
-  const auto n = static_cast<size_t>(cols);
+  const auto n = static_cast<size_t>(job.problem.cols);
   for (int64_t r = 0; r < count; ++r) {
-    out[r].mean = sum_of(x + job.x_rows(row + r), n) * job.reciprocal_cols;
+    out[r].mean = sum_of(first_of<T>(job, row + r), n) * job.reciprocal_cols;
   }
   for (int64_t r = 0; r < count; ++r) {
-    out[r].squares = squares_around(out[r].mean, x + job.x_rows(row + r), n);
+    out[r].squares = squares_around(out[r].mean, first_of<T>(job, row + r), n);
   }
 }
 
@@ -358,23 +317,40 @@ void slab(const Job& job, int64_t index) {
     const int64_t count = std::min(group, end - row);
     group_moments<T>(job, row, count, found);
     for (int64_t r = 0; r < count; ++r) {
-      const T* x = static_cast<const T*>(job.at.x) + job.x_rows(row + r);
-      find_statistics(job, x, found[r], values[r]);
+      find_statistics(job, dense_row<T>(job, row + r), found[r], values[r]);
       put_statistics(job, row + r, values[r]);
     }
     const bool look = any_near_zero(values, count);
     for (int64_t r = 0; HWY_UNLIKELY(look) && r < count; ++r) {
-      const T* x = static_cast<const T*>(job.at.x) + job.x_rows(row + r);
-      mark_exact(job, x, found[r], values[r]);
+      mark_exact(job, dense_row<T>(job, row + r), found[r], values[r]);
     }
     for (int64_t r = 0; r < count; ++r) {
       const int64_t next = cols <= kPrefetchColumns ? std::min(row + r + group, end - 1) : row + r;
-      if (HWY_UNLIKELY(look && values[r].exact)) {
-        write_exact<T, TOut>(job, row + r, values[r], 0, cols);
-      } else {
-        write_row(job, line_of<T, TOut>(job, row + r, next, values[r]), 0, cols);
-      }
+      const Line<T, TOut> line = line_of<T, TOut>(job, row + r, next, values[r]);
+      write(line, values[r], look && values[r].exact, cols, job.streaming);
     }
+  }
+  if (job.streaming) hwy::FlushStream();
+}
+
+// The same task where a row of x or y is not one run: row by row, a panel at a time.
+template <class T, class TOut>
+void gathered_slab(const Job& job, int64_t index) {
+  const int64_t cols = job.problem.cols;
+  const int64_t begin = index * job.plan.slab_rows;
+  const int64_t end = std::min(begin + job.plan.slab_rows, job.problem.rows);
+  GatheredRow<T> x(job.x_form, cols);
+  for (int64_t row = begin; row < end; ++row) {
+    x.enter(first_of<T>(job, row));
+    const Moments found = moments_of_row(job, x);
+    Statistics values;
+    find_statistics(job, x, found, values);
+    put_statistics(job, row, values);
+    mark_exact(job, x, found, values);
+    x.each_piece([&, at = int64_t{0}](const T* piece, int64_t columns) mutable {
+      write_piece<T, TOut>(job, row, values, piece, at, columns);
+      at += columns;
+    });
   }
   if (job.streaming) hwy::FlushStream();
 }
@@ -385,8 +361,10 @@ template <class T>
 void panel_moments(const Job& job, int64_t index) {
   const int64_t row = index / job.plan.panels;
   const int64_t panel = index % job.plan.panels;
-  const T* x = static_cast<const T*>(job.at.x) + job.x_rows(row) + panel * kPanel;
-  job.panel_moments(row)[panel] = moments(x, job.panel_columns(panel));
+  const int64_t columns = job.panel_columns(panel);
+  GatheredRow<T> x(job.x_form, job.problem.cols);
+  x.enter(first_of<T>(job, row));
+  job.panel_moments(row)[panel] = moments(x.piece(panel * kPanel, columns), columns);
 }
 
 template <class T>
@@ -395,7 +373,8 @@ void row_statistics(const Job& job, int64_t row) {
   for (int64_t p = 0; p < job.plan.panels; ++p) {
     row_moments.add(job.panel_moments(row)[p], job.panel_columns(p));
   }
-  const T* x = static_cast<const T*>(job.at.x) + job.x_rows(row);
+  GatheredRow<T> x(job.x_form, job.problem.cols);
+  x.enter(first_of<T>(job, row));
   find_statistics(job, x, row_moments.all(), job.statistics(row));
   mark_exact(job, x, row_moments.all(), job.statistics(row));
   put_statistics(job, row, job.statistics(row));
@@ -404,36 +383,47 @@ void row_statistics(const Job& job, int64_t row) {
 template <class T, class TOut>
 void write_panel(const Job& job, int64_t index) {
   const int64_t row = index / job.plan.panels;
-  const int64_t begin = index % job.plan.panels * kPanel;
-  const int64_t end = std::min(begin + kPanel, job.problem.cols);
-  const Statistics& values = job.statistics(row);
-  if (HWY_UNLIKELY(values.exact)) {
-    write_exact<T, TOut>(job, row, values, begin, end);
-  } else {
-    write_row(job, line_of<T, TOut>(job, row, row, values), begin, end);
-  }
+  const int64_t panel = index % job.plan.panels;
+  const int64_t columns = job.panel_columns(panel);
+  GatheredRow<T> x(job.x_form, job.problem.cols);
+  x.enter(first_of<T>(job, row));
+  const T* piece = x.piece(panel * kPanel, columns);
+  write_piece<T, TOut>(job, row, job.statistics(row), piece, panel * kPanel, columns);
   if (job.streaming) hwy::FlushStream();
 }
 
-// gamma or beta in FP32: its 16-bit numbers converted, or one number everywhere.
+// gamma or beta as dense FP32, or one number everywhere.
 template <class T>
-void widen(const View& view, const void* from, int64_t cols, float absent, float* to) {
+void widen(const View& view, const void* from, int64_t cols, float* to) {
+  GatheredRow<T> numbers(Segments(view, 0), cols);
+  numbers.enter(static_cast<const T*>(from));
+  numbers.each_piece([&](const T* piece, int64_t columns) HWY_ATTR {
+    constexpr auto kStep = static_cast<int64_t>(kLanes);
+    int64_t at = 0;
+    for (; at + kStep <= columns; at += kStep) store_raw(load16(piece + at), to + at);
+    for (; at < columns; ++at) to[at] = to_float(piece[at]);
+    to += columns;
+  });
+}
+template <class T>
+void prepare(const View& view, const void* from, int64_t cols, float absent, float* to) {
   if (!given(view)) {
     std::fill_n(to, cols, absent);
-    return;
+  } else if (view.dtype == ACL_FLOAT) {
+    widen<float>(view, from, cols, to);
+  } else {
+    widen<T>(view, from, cols, to);
   }
-  const T* values = static_cast<const T*>(from);
-  constexpr auto kStep = static_cast<int64_t>(kLanes);
-  int64_t at = 0;
-  for (; at + kStep <= cols; at += kStep) store_raw(load16(values + at), to + at);
-  for (; at < cols; ++at) to[at] = to_float(values[at]);
 }
 
 template <class T, class TOut>
 void run_to(const Job& job) {
   const Plan& plan = job.plan;
   if (!plan.wide) {
-    parallel_blocks(plan.slabs, [&](int64_t index) { slab<T, TOut>(job, index); });
+    parallel_blocks(plan.slabs, [&](int64_t index) {
+      if (job.gathered) return gathered_slab<T, TOut>(job, index);
+      slab<T, TOut>(job, index);
+    });
     return;
   }
   const int64_t panels = job.problem.rows * plan.panels;
@@ -446,11 +436,11 @@ template <class T>
 void run(const Job& job) {
   const Problem& problem = job.problem;
   const Addresses& at = job.at;
-  if (problem.gamma.dtype != ACL_FLOAT) {
-    widen<T>(problem.gamma, at.gamma, problem.cols, 1.0f, static_cast<float*>(at.gamma_region));
+  if (job.plan.gamma_bytes > 0) {
+    prepare<T>(problem.gamma, at.gamma, problem.cols, 1.0f, static_cast<float*>(at.gamma_region));
   }
-  if (problem.beta.dtype != ACL_FLOAT) {
-    widen<T>(problem.beta, at.beta, problem.cols, 0.0f, static_cast<float*>(at.beta_region));
+  if (job.plan.beta_bytes > 0) {
+    prepare<T>(problem.beta, at.beta, problem.cols, 0.0f, static_cast<float*>(at.beta_region));
   }
   visit_float(problem.y.dtype, [&](auto type) { run_to<T, decltype(type)>(job); });
 }
@@ -483,19 +473,21 @@ void run_without_columns(const Job& job) {
 void run_cpu(const Problem& problem, const Plan& plan, const Addresses& at) {
   const int64_t y_bytes =
       problem.rows * problem.cols * static_cast<int64_t>(dtype_size(problem.y.dtype));
-  const bool gamma_as_is = problem.gamma.dtype == ACL_FLOAT;
-  const bool beta_as_is = problem.beta.dtype == ACL_FLOAT;
+  const Segments x_form(problem.x, problem.row_dim), y_form(problem.y, problem.row_dim);
   const Job job{problem,
                 plan,
                 at,
-                static_cast<const float*>(gamma_as_is ? at.gamma : at.gamma_region),
-                static_cast<const float*>(beta_as_is ? at.beta : at.beta_region),
+                static_cast<const float*>(plan.gamma_bytes > 0 ? at.gamma_region : at.gamma),
+                static_cast<const float*>(plan.beta_bytes > 0 ? at.beta_region : at.beta),
                 1.0 / static_cast<double>(problem.cols),
                 outputs_should_stream(y_bytes),
                 RowOffsets(problem.x, problem.row_dim),
                 RowOffsets(problem.y, problem.row_dim),
                 RowOffsets(problem.mean, problem.mean.rank),
-                RowOffsets(problem.rstd, problem.rstd.rank)};
+                RowOffsets(problem.rstd, problem.rstd.rank),
+                x_form,
+                y_form,
+                !x_form.dense() || !y_form.dense()};
   if (problem.cols == 0) return run_without_columns(job);
   switch (problem.x.dtype) {
     case ACL_FLOAT16:

@@ -7,6 +7,7 @@
 
 #include "base/checked.h"
 #include "base/verbose.h"
+#include "kernels/cpu/segments.h"
 #include "kernels/cpu/target.h"
 #include "ops/layer_norm/statistics.h"
 #include "ops/layer_norm/tree.h"
@@ -145,6 +146,9 @@ double bytes_moved(const Problem& problem) {
          cols * (size(problem.gamma) + size(problem.beta));
 }
 
+// gamma or beta: the kernels read them as dense FP32.
+bool usable_as_is(const View& view) { return view.dtype == ACL_FLOAT && Segments(view, 0).dense(); }
+
 }  // namespace
 
 Plan make_plan(const Problem& problem) {
@@ -154,8 +158,8 @@ Plan make_plan(const Problem& problem) {
   plan.slabs = ceil_div(problem.rows, plan.slab_rows);
   plan.panels = ceil_div(problem.cols, kPanel);
   const int64_t row_bytes = saturating_product({problem.cols, static_cast<int64_t>(sizeof(float))});
-  if (problem.gamma.dtype != ACL_FLOAT) plan.gamma_bytes = row_bytes;
-  if (problem.beta.dtype != ACL_FLOAT) plan.beta_bytes = row_bytes;
+  if (!usable_as_is(problem.gamma)) plan.gamma_bytes = row_bytes;
+  if (!usable_as_is(problem.beta)) plan.beta_bytes = row_bytes;
   if (plan.wide) {
     plan.moment_bytes = problem.rows * (plan.panels * static_cast<int64_t>(sizeof(Moments)) +
                                         static_cast<int64_t>(sizeof(Statistics)));
@@ -169,10 +173,10 @@ Status parse(const Arguments& arguments, Launch& launch) {
 
   // Operands in the order of the signature.
   const int normalized = static_cast<int>(in.normalized_shape.size());
-  const int x = launch.input(in.x, rows_of(normalized));
-  const int gamma = launch.input(in.gamma, kDense);
-  const int beta = launch.input(in.beta, kDense);
-  const int y = launch.output(in.y, rows_of(normalized));
+  const int x = launch.input(in.x, rows_of(1));
+  const int gamma = launch.input(in.gamma, kAnyStrides);
+  const int beta = launch.input(in.beta, kAnyStrides);
+  const int y = launch.output(in.y, rows_of(1));
   const int mean = launch.output(in.mean, kAnyStrides);
   const int rstd = launch.output(in.rstd, kAnyStrides);
 

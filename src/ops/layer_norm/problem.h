@@ -27,8 +27,8 @@ struct Problem {
   int64_t rows = 0;
   int64_t cols = 0;
   int row_dim = 0;   // the first normalized dimension of x and y
-  View x, y;         // last dimensions dense, any strides before row_dim
-  View gamma, beta;  // dense; rank 0 and dtype undefined when absent
+  View x, y;         // last dimension dense, any strides before it
+  View gamma, beta;  // any strides; rank 0 and dtype undefined when absent
   View mean, rstd;   // one element a row, any strides; dtype undefined when not wanted
   double eps = 0.0;
 };
@@ -43,7 +43,7 @@ struct Plan {
   int64_t panels = 0;  // parts of a row, whose moments are taken one by one
 
   // Bytes of workspace regions; 0: not needed.
-  int64_t gamma_bytes = 0, beta_bytes = 0;  // as FP32
+  int64_t gamma_bytes = 0, beta_bytes = 0;  // as dense FP32
   int64_t moment_bytes = 0;                 // wide: moments of the panels, statistics of the rows
 };
 Plan make_plan(const Problem& problem);

@@ -46,23 +46,28 @@ class RowMoments {
 // variance and eps has to stand well above.
 inline constexpr double kLeastVariance = 0x1p-120;
 
-// The mean divided, not multiplied by the reciprocal: that of equal numbers is the number.
-template <class T>
-double exact_mean(const T* x, int64_t cols) {
+// The mean divided, not multiplied by the reciprocal: that of equal numbers is the number. A row is
+// one of those of row.h.
+template <class Row>
+double exact_mean(typename Row::Argument x, int64_t cols) {
   double sum = 0.0;
-  for (int64_t i = 0; i < cols; ++i) sum += static_cast<double>(to_float(x[i]));
+  x.each_piece([&](const auto* piece, int64_t columns) {
+    for (int64_t i = 0; i < columns; ++i) sum += static_cast<double>(to_float(piece[i]));
+  });
   return sum / static_cast<double>(cols);
 }
 
 // In FP64, for the rows whose squares leave FP32, or fall below its normal numbers and are not
 // outweighed by eps. Also where Inf or NaN makes its way.
-template <class T>
-Moments wide_moments(const T* x, int64_t cols) {
-  Moments row{exact_mean(x, cols), 0.0};
-  for (int64_t i = 0; i < cols; ++i) {
-    const double apart = static_cast<double>(to_float(x[i])) - row.mean;
-    row.squares += apart * apart;
-  }
+template <class Row>
+Moments wide_moments(typename Row::Argument x, int64_t cols) {
+  Moments row{exact_mean<Row>(x, cols), 0.0};
+  x.each_piece([&](const auto* piece, int64_t columns) {
+    for (int64_t i = 0; i < columns; ++i) {
+      const double apart = static_cast<double>(to_float(piece[i])) - row.mean;
+      row.squares += apart * apart;
+    }
+  });
   return row;
 }
 

@@ -15,7 +15,7 @@
 #include "kernels/cpu/parallel.h"
 #include "kernels/cpu/rows.h"
 #include "ops/layer_norm_backward/problem.h"
-#include "ops/layer_norm_backward/segments.h"
+#include "ops/layer_norm_backward/row_forms.h"
 #include "ops/layer_norm_backward/tree.h"
 
 #undef HWY_TARGET_INCLUDE

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The two visits of rows that are not one run in memory (segments.h): what the visits of
+// The two visits of rows that are not one run in memory (row_forms.h): what the visits of
 // block-inl.h need at a time is gathered in buffers on the stack, and dx is scattered from one.
 
 #if defined(ACLGRAD_OPS_LAYER_NORM_BACKWARD_GATHER_INL_H_) == defined(HWY_TARGET_TOGGLE)
@@ -13,7 +13,7 @@
 
 #include "base/dtype.h"
 #include "ops/layer_norm_backward/block-inl.h"
-#include "ops/layer_norm_backward/segments.h"
+#include "ops/layer_norm_backward/row_forms.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace aclgrad::layer_norm_backward {

@@ -237,18 +237,6 @@ TEST(LayerNormBackward, EveryStridedViewGivesTheSameBits) {
   }
 }
 
-// Views whose last dimension is contiguous.
-enum class Form { kContiguous, kPadded, kPermuted, kReversed, kRepeated };
-Dims form_strides(const Dims& dims, Form form) {
-  std::vector<size_t> order(dims.size());
-  for (size_t i = 0; i < order.size(); ++i) order[i] = i;
-  if (form == Form::kPermuted) std::reverse(order.begin(), order.end() - 1);
-  Dims strides = strides_in_order(dims, order, 1, form == Form::kContiguous ? 0 : 3);
-  for (size_t i = 0; form == Form::kReversed && i + 1 < dims.size(); ++i) strides[i] *= -1;
-  if (form == Form::kRepeated) strides[dims.size() - 2] = 0;
-  return strides;
-}
-
 // How dy, x and dx lie.
 struct Forms {
   Form dy, x, dx;

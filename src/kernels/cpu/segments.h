@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rows that are not one run in memory: several normalized dimensions of a view that is padded,
-// permuted or repeated there.
-#ifndef ACLGRAD_OPS_LAYER_NORM_BACKWARD_SEGMENTS_H_
-#define ACLGRAD_OPS_LAYER_NORM_BACKWARD_SEGMENTS_H_
+// Rows of several dimensions that need not be one run in memory: those of a view that is padded,
+// permuted or repeated inside a row. Where its rows begin is what RowOffsets (rows.h) knows.
+#ifndef ACLGRAD_KERNELS_CPU_SEGMENTS_H_
+#define ACLGRAD_KERNELS_CPU_SEGMENTS_H_
 
 #include <algorithm>
 #include <array>
@@ -12,7 +12,7 @@
 
 #include "base/view.h"
 
-namespace aclgrad::layer_norm_backward {
+namespace aclgrad {
 
 // Where the columns of a row lie, seen from its first one.
 class Segments {
@@ -83,13 +83,6 @@ class Segments {
   View inner_;
 };
 
-// The rows of the three large operands.
-struct RowForms {
-  Segments dy, x, dx;
+}  // namespace aclgrad
 
-  bool dense() const { return dy.dense() && x.dense() && dx.dense(); }
-};
-
-}  // namespace aclgrad::layer_norm_backward
-
-#endif  // ACLGRAD_OPS_LAYER_NORM_BACKWARD_SEGMENTS_H_
+#endif  // ACLGRAD_KERNELS_CPU_SEGMENTS_H_

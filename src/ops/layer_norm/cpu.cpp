@@ -83,6 +83,9 @@ HWY_INLINE WideStatistics statistics_of(const Job& job, const Row& x, Moments ro
     row = wide_moments<Row>(x, job.problem.cols);
     variance = row.squares / count + job.problem.eps;
   }
+  if (HWY_UNLIKELY(row.mean * row.mean < kLeftOver * row.squares * job.reciprocal_cols)) {
+    row.mean = exact_mean<Row>(x, job.problem.cols);
+  }
   return {row.mean, 1.0 / std::sqrt(variance)};
 }
 

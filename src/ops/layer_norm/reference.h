@@ -23,11 +23,14 @@ inline Reference reference(size_t rows, size_t cols, const std::vector<double>& 
   const auto n = static_cast<double>(cols);
   for (size_t r = 0; r < rows; ++r) {
     const double* row = x.data() + r * cols;
-    double sum = 0, magnitude = 0, squares = 0;
-    for (size_t c = 0; c < cols; ++c) {
-      sum += row[c];
+    double sum = 0, lost = 0, magnitude = 0, squares = 0;
+    for (size_t c = 0; c < cols; ++c) {  // with Neumaier's compensation, for rows that cancel
+      const double next = sum + row[c];
+      lost += std::abs(sum) >= std::abs(row[c]) ? (sum - next) + row[c] : (row[c] - next) + sum;
+      sum = next;
       magnitude += std::abs(row[c]);
     }
+    if (std::isfinite(sum)) sum += lost;
     const double mean = cols == 0 ? 0.0 : sum / n;
     for (size_t c = 0; c < cols; ++c) squares += (row[c] - mean) * (row[c] - mean);
     const double rstd = 1.0 / std::sqrt(squares / n + eps);  // NaN for no columns

@@ -46,15 +46,28 @@ class RowMoments {
 // variance and eps has to stand well above.
 inline constexpr double kLeastVariance = 0x1p-120;
 
-// The mean divided, not multiplied by the reciprocal: that of equal numbers is the number. A row is
-// one of those of row.h.
+// A mean under the square root of this part of the variance may be what is left of numbers of both
+// signs: an FP64 sum of 65536 of them is exact to 2^-37 of their size, and an element near the mean
+// wants 2^-21 of the mean itself.
+inline constexpr double kLeftOver = 0x1p-40;
+
+// The sum in two doubles, hi + lo, each step without a loss (Knuth's two-sum). Divided, not
+// multiplied by the reciprocal: the mean of equal numbers is the number. A row is one of those of
+// row.h.
 template <class Row>
 double exact_mean(typename Row::Argument x, int64_t cols) {
-  double sum = 0.0;
+  double hi = 0.0, lo = 0.0;
   x.each_piece([&](const auto* piece, int64_t columns) {
-    for (int64_t i = 0; i < columns; ++i) sum += static_cast<double>(to_float(piece[i]));
+    for (int64_t i = 0; i < columns; ++i) {
+      const auto value = static_cast<double>(to_float(piece[i]));
+      const double sum = hi + value;
+      const double kept = sum - hi;
+      lo += (hi - (sum - kept)) + (value - kept);
+      hi = sum;
+    }
   });
-  return sum / static_cast<double>(cols);
+  if (std::isfinite(hi)) hi += lo;  // of Inf, lo is a NaN
+  return hi / static_cast<double>(cols);
 }
 
 // In FP64, for the rows whose squares leave FP32, or fall below its normal numbers and are not

@@ -7,6 +7,7 @@
 #include <limits>
 #include <optional>
 #include <string>
+#include <tuple>
 
 #include "aclnnop/aclnn_layer_norm.h"
 #include "ops/layer_norm/cases.h"
@@ -634,9 +635,11 @@ TEST(LayerNorm, SmallMeanBetweenLargeNumbers) {
     problem.run_and_check();
   }
   // Sixteen lanes of each number in turn: sums of neighbouring vectors must not swallow the small.
-  for (const aclDataType dtype : kFloats) {
-    const double large = dtype == ACL_FLOAT16 ? 60000.0 : 1e10;
-    const double small = dtype == ACL_FLOAT16 ? -0.001 : -39.0;
+  // Numbers of 1e20 leave nothing of the small ones in FP64 either.
+  for (const auto& [dtype, large, small] :
+       {std::tuple(ACL_FLOAT16, 60000.0, -0.001), std::tuple(ACL_FLOAT, 1e10, -39.0),
+        std::tuple(ACL_BF16, 1e10, -39.0), std::tuple(ACL_FLOAT, 1e20, -39.0),
+        std::tuple(ACL_BF16, 1e20, -39.0), std::tuple(ACL_FLOAT, 1e30, 1e-5)}) {
     Problem problem({1, 256}, all_of(dtype));
     std::vector<double> x(static_cast<size_t>(problem.x.numel()));
     for (size_t i = 0; i < x.size(); ++i) {

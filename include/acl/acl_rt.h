@@ -207,7 +207,7 @@ ACL_FUNC_VISIBILITY const char* aclrtGetSocName(void);
  *
  * @param pkgName     name of the package.
  * @param versionStr  receives the text; room for 128 bytes.
- * @return 0; 100000 a pointer is null.
+ * @return 0; 100000 a pointer is null or pkgName empty.
  */
 ACL_FUNC_VISIBILITY aclError aclsysGetVersionStr(char* pkgName, char* versionStr);
 

@@ -175,7 +175,14 @@ TEST(LayerNormBackward, ErrorTableShapes) {
   wrong(&Call::dbeta_at, {5, 1}, {"gradBiasOut", "[5,1]", "4"});
 }
 
-TEST(LayerNormBackward, ErrorTableBoundsAndOverlap) {
+TEST(LayerNormBackward, ErrorTableSizesBoundsOverlap) {
+  const int64_t huge[] = {int64_t{1} << 61, 4}, still[] = {0, 0};
+  aclTensor* const endless =
+      aclCreateTensor(huge, 2, ACL_FLOAT, still, 0, ACL_FORMAT_ND, nullptr, 0, nullptr);
+  Call sizes;
+  sizes.dy_at = sizes.x_at = sizes.dx_at = endless;
+  sizes.refused(kInvalid, {"input", std::to_string(huge[0]), "2^63-1"});
+  EXPECT_EQ(aclDestroyTensor(endless), 0);
   const Tensor small({2, 4}, ACL_FLOAT);
   const int64_t shape[] = {2, 4}, far[] = {1000000, 1};
   aclTensor* const beyond =

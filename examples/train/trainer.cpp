@@ -51,7 +51,7 @@ double Trainer::step(const Batch& batch, uint64_t number) {
   model_.forward(batch.bytes.data(), batch.sequence_ends);
   const double loss = model_.loss(batch.targets.data());
   model_.backward();
-  operators_.end_step();
+  operators_.end_step(number);
   optimizer_.update(operators_.workers(), parameters_, number);
   parameters_.refresh(operators_.workers());
   empty_groups_ += model_.empty_groups();
@@ -154,12 +154,15 @@ bool Trainer::print_result(double loss) const {
               loss <= goal ? "reached" : "not reached");
   std::printf("weights after step %llu: hash %s\n", integer(progress_.step),
               parameters_.hash().c_str());
-  if (const char* name = operators_.without_gradient(); name != nullptr) {
+  bool all = true;
+  for (const Statistics& each : operators_.statistics()) {
+    if (each.failed == 0) continue;
+    all = false;
     std::fflush(stdout);
-    std::fprintf(stderr, "train: %s gave a zero or infinite gradient\n", name);
-    return false;
+    std::fprintf(stderr, "train: %s gave a zero or infinite gradient, first at step %llu\n",
+                 each.name, integer(each.failed));
   }
-  return loss <= goal || !options_.goal;
+  return all && (loss <= goal || !options_.goal);
 }
 
 bool Trainer::run() {

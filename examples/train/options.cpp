@@ -111,9 +111,9 @@ Options parse_options(const std::vector<std::string>& arguments) {
     const size_t equals = argument.find('=');
     const std::string flag = argument.substr(0, equals);
     given.insert(flag);
-    if (const auto found = switches.find(flag); found != switches.end()) {
+    if (const auto on = switches.find(flag); on != switches.end()) {
       if (equals != std::string::npos) throw UsageError(flag + " takes no value");
-      *found->second = true;
+      *on->second = true;
     } else if (const auto found = with_value.find(flag); found != with_value.end()) {
       if (equals == std::string::npos && i + 1 == arguments.size()) {
         throw UsageError(flag + " needs a value");

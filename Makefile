@@ -5,8 +5,7 @@ PREFIX ?= build/prefix
 # ORACLE=off: leave out the checks against PyTorch.
 ORACLE ?= on
 # TEXT=file: the text the demo trains on, in place of the King James Bible.
-TEXT ?=
-export TEXT
+export TEXT ?=
 # PROBLEMS=layer_norm_backward/f16: what the bench measures, and its options; all by default.
 PROBLEMS ?=
 
@@ -26,12 +25,12 @@ help:
 
 demo:
 	@test -z "$$TEXT" || { test -f "$$TEXT" && test -r "$$TEXT" && test -s "$$TEXT"; } || \
-	  { echo "TEXT=$$TEXT is no file that can be read and holds something" >&2; exit 1; }
+	  { echo "TEXT=$$TEXT is missing, empty, unreadable or no file" >&2; exit 1; }
 	scripts/setup.sh build demo
 	cmake --preset toolkit
 	cmake --build --preset toolkit
 	cmake --install build/toolkit --prefix build/prefix
-	scripts/demo.sh build/prefix "$$TEXT"
+	scripts/demo.sh build/prefix $${TEXT:+"$$TEXT"}
 
 test:
 	scripts/setup.sh build test

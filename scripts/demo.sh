@@ -12,7 +12,7 @@ goal=()
 if [[ -z $text ]]; then
   text=$(dirname "$prefix")/king_james_bible.txt
   if [[ ! -s $text ]]; then
-    bible -f 'Gen1:1-Rev22:21' >"$text.partial"
+    bible -f 'Gen1:1-Rev22:21' >"$text.partial"  # half a book must not pass for the whole
     mv "$text.partial" "$text"
   fi
   goal=(--goal)  # of a text that is known, the model must have learnt enough

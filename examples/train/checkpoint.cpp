@@ -2,27 +2,25 @@
 // The file: a magic word, the header, master weights and both moments, a hash of all before it.
 #include "checkpoint.h"
 
-#include <fcntl.h>
-#include <unistd.h>
-
 #include <cerrno>
 #include <cstring>
-#include <filesystem>
 #include <fstream>
 #include <stdexcept>
 #include <vector>
 
+#include "output_file.h"
+
 namespace aclgrad::train {
 namespace {
 
-constexpr char kMagic[8] = {'a', 'c', 'l', 'g', 'r', 'a', 'd', 'T'};
+constexpr char kMagic[8] = {'a', 'c', 'l', 'g', 'r', 'a', 'd', 'C'};
 
 struct Header {
   char magic[8];
   uint64_t width, heads, blocks, context, batch, experts, hidden, window, stride;
   uint64_t dtype;
   uint64_t weights;  // floats of each of the three arrays
-  uint64_t seed, step;
+  uint64_t seed, step, text;
 };
 
 Header header_of(const ModelSize& s, aclDataType dtype, const Progress& progress, size_t weights) {
@@ -41,6 +39,7 @@ Header header_of(const ModelSize& s, aclDataType dtype, const Progress& progress
   header.weights = weights;
   header.seed = progress.seed;
   header.step = progress.step;
+  header.text = progress.text;
   return header;
 }
 
@@ -60,57 +59,6 @@ ModelSize size_of(const Header& h) {
 
 std::string reason() { return std::strerror(errno); }
 
-// A file that is gone again unless it was kept.
-class TemporaryFile {
- public:
-  explicit TemporaryFile(const std::string& path) : path_(path + ".partial") {
-    file_ = open(path_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-    if (file_ < 0) throw std::runtime_error("cannot write " + path_ + ": " + reason());
-  }
-  TemporaryFile(const TemporaryFile&) = delete;
-  TemporaryFile& operator=(const TemporaryFile&) = delete;
-  ~TemporaryFile() {
-    if (file_ >= 0) close(file_);
-    if (!kept_) unlink(path_.c_str());
-  }
-
-  void write(const void* bytes, size_t count) {
-    hash_ = hash_bytes(bytes, count, hash_);
-    write_raw(bytes, count);
-  }
-  void keep_as(const std::string& path) {
-    const uint64_t hash = hash_;
-    write_raw(&hash, sizeof(hash));
-    if (fsync(file_) != 0) fail();
-    const int file = file_;
-    file_ = -1;
-    if (close(file) != 0) fail();
-    if (rename(path_.c_str(), path.c_str()) != 0) {
-      throw std::runtime_error("cannot rename " + path_ + " to " + path + ": " + reason());
-    }
-    kept_ = true;
-  }
-
- private:
-  [[noreturn]] void fail() const {
-    throw std::runtime_error("cannot write " + path_ + ": " + reason());
-  }
-  void write_raw(const void* bytes, size_t count) {
-    const char* at = static_cast<const char*>(bytes);
-    while (count > 0) {
-      const ssize_t written = ::write(file_, at, count);
-      if (written < 0 && errno == EINTR) continue;
-      if (written < 0) fail();
-      at += written;
-      count -= static_cast<size_t>(written);
-    }
-  }
-  std::string path_;
-  int file_ = -1;
-  uint64_t hash_ = hash_bytes(nullptr, 0);
-  bool kept_ = false;
-};
-
 std::vector<char> read_all(const std::string& path) {
   errno = 0;
   std::ifstream file(path, std::ios::binary | std::ios::ate);
@@ -128,25 +76,22 @@ std::vector<char> read_all(const std::string& path) {
 
 }  // namespace
 
-void expect_writable(const std::string& path) {
-  // A rename would put a file in the place of a folder or a device.
-  if (std::filesystem::exists(path) && !std::filesystem::is_regular_file(path)) {
-    throw std::runtime_error("cannot write " + path + ": it is there and no ordinary file");
-  }
-  const TemporaryFile begun(path);
-}
-
 void save_checkpoint(const std::string& path, const ModelSize& size, aclDataType dtype,
                      const Progress& progress, Parameters& parameters) {
-  expect_writable(path);
   const Header header = header_of(size, dtype, progress, parameters.total());
-  TemporaryFile file(path);
-  file.write(&header, sizeof(header));
+  OutputFile file(path);
+  uint64_t hash = hash_bytes(nullptr, 0);
+  const auto write = [&](const void* bytes, size_t count) {
+    hash = hash_bytes(bytes, count, hash);
+    file.write(bytes, count);
+  };
+  write(&header, sizeof(header));
   for (const Array<float>* array :
        {&parameters.master(), &parameters.first_moments(), &parameters.second_moments()}) {
-    file.write(array->data(), array->size() * sizeof(float));
+    write(array->data(), array->size() * sizeof(float));
   }
-  file.keep_as(path);
+  file.write(&hash, sizeof(hash));
+  file.keep();
 }
 
 Progress load_checkpoint(const std::string& path, const ModelSize& size, aclDataType dtype,
@@ -185,7 +130,7 @@ Progress load_checkpoint(const std::string& path, const ModelSize& size, aclData
     std::memcpy(to->data(), at, array);
     at += array;
   }
-  return {header.seed, header.step};
+  return {header.seed, header.step, header.text};
 }
 
 }  // namespace aclgrad::train

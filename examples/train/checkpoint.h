@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A run on disk: sizes, step, seed, weights, moments. Written under a temporary name and renamed
-// when all of it is on the disk, so that a failure leaves the last good one.
+// A run on disk: sizes, step, seed, the text's hash, weights, moments. A failure to write one
+// leaves the last good one.
 #ifndef ACLGRAD_TRAIN_CHECKPOINT_H_
 #define ACLGRAD_TRAIN_CHECKPOINT_H_
 
@@ -13,10 +13,8 @@ namespace aclgrad::train {
 struct Progress {
   uint64_t seed = 1;
   uint64_t step = 0;  // steps done
+  uint64_t text = 0;  // hash of the text
 };
-
-// Throws where a checkpoint at `path` could not even be begun.
-void expect_writable(const std::string& path);
 
 // Throws std::runtime_error that names what went wrong; what was at `path` before is still there.
 void save_checkpoint(const std::string& path, const ModelSize& size, aclDataType dtype,

@@ -2,13 +2,11 @@
 #include "curve.h"
 
 #include <algorithm>
-#include <cerrno>
 #include <cmath>
 #include <cstdio>
-#include <cstring>
-#include <fstream>
 #include <sstream>
-#include <stdexcept>
+
+#include "output_file.h"
 
 namespace aclgrad::train {
 namespace {
@@ -98,11 +96,10 @@ void draw_curve(const std::string& path, const Curve& curve) {
   picture.dots(curve.validation, "#c03030");
   picture.label(kWidth - kRight - 8, kTop + 4, "end", "#4080c0", "training");
   picture.label(kWidth - kRight - 8, kTop + 20, "end", "#c03030", "validation");
-  errno = 0;
-  std::ofstream file(path);
-  file << picture.finish();
-  file.close();
-  if (!file) throw std::runtime_error("cannot write " + path + ": " + std::strerror(errno));
+  const std::string text = picture.finish();
+  OutputFile file(path);
+  file.write(text.data(), text.size());
+  file.keep();
 }
 
 }  // namespace aclgrad::train

@@ -19,7 +19,7 @@ struct Curve {
   double unigram = 0, bigram = 0, goal = 0;
 };
 
-// Throws std::runtime_error when it cannot be written.
+// Throws std::runtime_error when it cannot be written; the last picture is still there then.
 void draw_curve(const std::string& path, const Curve& curve);
 
 }  // namespace aclgrad::train

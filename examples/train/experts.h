@@ -30,11 +30,12 @@ class Experts {
   size_t empty_groups() const;
 
  private:
-  // Up to kTileRows places of one expert.
+  // Up to kTileRows places of one expert, all in one row of the batch.
   struct Tile {
     size_t expert = 0, begin = 0, end = 0;
   };
   void route();
+  void cut_tiles();
   void forward_tile(const Tile& tile, const float* x, float* stream);
   void backward_tile(const Tile& tile, const float* dstream, float* dx);
   void weight_gradients(size_t expert);

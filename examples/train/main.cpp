@@ -3,9 +3,11 @@
 #include <sched.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <exception>
 
 #include "check.h"
@@ -24,6 +26,7 @@ size_t usable_cpus() {
 
 int run(Options options) {
   if (options.text.empty()) options.text = check_text();
+  expect_apart(options);
   const size_t threads = options.threads > 0 ? options.threads : usable_cpus();
   // The library reads this at its first parallel loop.
   if (options.threads > 0) setenv("ACLGRAD_THREADS", std::to_string(threads).c_str(), 1);
@@ -38,6 +41,15 @@ int run(Options options) {
   return trainer.run() ? 0 : 1;
 }
 
+// What is printed waits in a buffer: a report that cannot be written is known here at the latest.
+int flushed(int status) {
+  errno = 0;
+  if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return status;
+  std::fprintf(stderr, "train: cannot write the report: %s\n",
+               errno != 0 ? std::strerror(errno) : "an earlier write failed");
+  return 1;
+}
+
 }  // namespace
 }  // namespace aclgrad::train
 
@@ -47,9 +59,9 @@ int main(int count, char** arguments) {
     const Options options = parse_options({arguments + 1, arguments + count});
     if (options.help) {
       std::printf("%s", kUsage);
-      return 0;
+      return flushed(0);
     }
-    return run(options);
+    return flushed(run(options));
   } catch (const UsageError& error) {
     std::fprintf(stderr, "train: %s\n\n%s", error.what(), kUsage);
     return 2;

@@ -109,16 +109,15 @@ void Operators::add_to_norm(Operator which, const float* values, size_t size) {
   for (const double part : parts) squares_[index] += part;
 }
 
-void Operators::end_step() {
+void Operators::end_step(uint64_t number) {
   for (size_t i = kFirstGradient; i < kOperators; ++i) {
     Statistics& statistics = statistics_[i];
     statistics.norm = std::sqrt(squares_[i]);
     squares_[i] = 0;
     if (steps_ == 0) continue;
     statistics.smallest = std::min(statistics.smallest.value_or(statistics.norm), statistics.norm);
-    if (!(statistics.norm > 0) || !std::isfinite(statistics.norm)) {
-      without_gradient_ = statistics.name;
-    }
+    const bool gradient = statistics.norm > 0 && std::isfinite(statistics.norm);
+    if (!gradient && statistics.failed == 0) statistics.failed = number;
   }
   ++steps_;
 }
@@ -133,7 +132,6 @@ void Operators::forget() {
   statistics_ = names();
   squares_ = {};
   steps_ = 0;
-  without_gradient_ = nullptr;
 }
 
 }  // namespace aclgrad::train

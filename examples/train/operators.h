@@ -37,6 +37,8 @@ struct Statistics {
   // first.
   double norm = 0;
   std::optional<double> smallest;
+  // The first step, the very first aside, at which it was zero or not finite; 0: none.
+  uint64_t failed = 0;
 };
 
 using PhaseOne = std::function<aclnnStatus(uint64_t*, aclOpExecutor**)>;
@@ -94,10 +96,8 @@ class Operators {
   // Adds an output of a gradient to the step's norm.
   void add_to_norm(Operator which, const float* values, size_t size);
 
-  // Ends a training step: norms are squares summed since the last end.
-  void end_step();
-  // The name of a gradient whose norm was zero or not finite at a step after the first, or null.
-  const char* without_gradient() const { return without_gradient_; }
+  // Ends training step `number`: norms are squares summed since the last end.
+  void end_step(uint64_t number);
   const std::array<Statistics, kOperators>& statistics() const { return statistics_; }
   double seconds() const;
   void forget();  // sets time and norms back
@@ -111,7 +111,6 @@ class Operators {
   std::array<Statistics, kOperators> statistics_ = names();
   std::array<double, kOperators> squares_ = {};
   size_t steps_ = 0;
-  const char* without_gradient_ = nullptr;
 };
 
 }  // namespace aclgrad::train

@@ -3,6 +3,9 @@
 
 #include <functional>
 #include <map>
+#include <set>
+
+#include "output_file.h"
 
 namespace aclgrad::train {
 
@@ -25,7 +28,8 @@ const char* const kUsage =
     "  --goal            fail unless the validation loss is at most 0.95 of the bigram entropy\n"
     "  --check           compare gradients and losses with PyTorch, and with differences in\n"
     "                    float64, on the text or on this program's documentation; runs the\n"
-    "                    python ACLGRAD_ORACLE_PYTHON, or one that is found to have PyTorch\n"
+    "                    python ACLGRAD_ORACLE_PYTHON, or one that is found to have PyTorch;\n"
+    "                    goes without steps, goal, sample, and what writes a file\n"
     "  --help            this text\n";
 
 namespace {
@@ -84,21 +88,32 @@ std::map<std::string, Setter> setters(Options& o) {
   };
 }
 
+void expect_none_that_check_ignores(const std::set<std::string>& given) {
+  for (const char* flag : {"--steps", "--save", "--save-every", "--curve", "--sample", "--goal"}) {
+    if (given.count(flag) == 0) continue;
+    throw UsageError("--check takes its own steps and writes nothing: it goes without " +
+                     std::string(flag));
+  }
+}
+
 }  // namespace
 
 Options parse_options(const std::vector<std::string>& arguments) {
   Options options;
   const std::map<std::string, Setter> with_value = setters(options);
+  const std::map<std::string, bool*> switches = {{"--help", &options.help},
+                                                 {"-h", &options.help},
+                                                 {"--check", &options.check},
+                                                 {"--goal", &options.goal}};
+  std::set<std::string> given;
   for (size_t i = 0; i < arguments.size(); ++i) {
     const std::string& argument = arguments[i];
     const size_t equals = argument.find('=');
     const std::string flag = argument.substr(0, equals);
-    if (argument == "--help" || argument == "-h") {
-      options.help = true;
-    } else if (argument == "--check") {
-      options.check = true;
-    } else if (argument == "--goal") {
-      options.goal = true;
+    given.insert(flag);
+    if (const auto on = switches.find(flag); on != switches.end()) {
+      if (equals != std::string::npos) throw UsageError(flag + " takes no value");
+      *on->second = true;
     } else if (const auto found = with_value.find(flag); found != with_value.end()) {
       if (equals == std::string::npos && i + 1 == arguments.size()) {
         throw UsageError(flag + " needs a value");
@@ -119,7 +134,26 @@ Options parse_options(const std::vector<std::string>& arguments) {
   if (options.save_every > 0 && options.save.empty()) {
     throw UsageError("--save-every needs --save");
   }
+  if (options.check) expect_none_that_check_ignores(given);
   return options;
+}
+
+void expect_apart(const Options& o) {
+  const std::string the_text = "the text " + o.text, loaded = "the checkpoint " + o.load;
+  const auto refuse_if = [](bool same, const std::string& flag, const std::string& what) {
+    if (same) throw UsageError(flag + " would overwrite " + what);
+  };
+  if (!o.save.empty()) {
+    refuse_if(would_overwrite(o.save, o.text), "--save", the_text);
+    // A run may go on in the checkpoint that it began with.
+    refuse_if(!o.load.empty() && would_overwrite_on_the_way(o.save, o.load), "--save", loaded);
+    refuse_if(!o.curve.empty() && would_overwrite(o.save, o.curve), "--save", "the --curve");
+  }
+  if (!o.curve.empty()) {
+    refuse_if(would_overwrite(o.curve, o.text), "--curve", the_text);
+    refuse_if(!o.load.empty() && would_overwrite(o.curve, o.load), "--curve", loaded);
+    refuse_if(!o.save.empty() && would_overwrite(o.curve, o.save), "--curve", "the --save");
+  }
 }
 
 }  // namespace aclgrad::train

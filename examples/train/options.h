@@ -37,6 +37,8 @@ extern const char* const kUsage;
 
 // Throws UsageError.
 Options parse_options(const std::vector<std::string>& arguments);
+// Throws UsageError where what is written would destroy what is read or the other thing written.
+void expect_apart(const Options& options);
 
 }  // namespace aclgrad::train
 

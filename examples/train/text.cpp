@@ -68,6 +68,8 @@ Text::Text(const std::string& path, size_t context) : context_(context), bytes_(
   count_entropies();
 }
 
+uint64_t Text::hash() const { return hash_bytes(bytes_.data(), bytes_.size()); }
+
 void Text::count_entropies() {
   std::array<double, kBytes> single = {}, before = {};
   std::vector<double> pairs(kBytes * kBytes);

@@ -25,6 +25,8 @@ class Text {
   size_t training_size() const { return training_; }  // the bytes after these are held out
   size_t held_out_size() const { return bytes_.size() - training_; }
 
+  uint64_t hash() const;
+
   // Entropy of a byte, and of a byte given the one before it, in nats; of the whole text.
   double unigram_entropy() const { return unigram_; }
   double bigram_entropy() const { return bigram_; }

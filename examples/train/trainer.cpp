@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "trainer.h"
 
+#include <unistd.h>
+
 #include <cmath>
 #include <cstdio>
 #include <exception>
 #include <numbers>
 
+#include "output_file.h"
 #include "progress.h"
 #include "sampling.h"
 
@@ -32,9 +35,15 @@ Trainer::Trainer(const Options& options, Operators& operators)
   progress_.seed = options.seed;
   if (!options.load.empty()) {
     progress_ = load_checkpoint(options.load, size_, operators.dtype(), parameters_);
+    if (progress_.text != text_.hash()) {
+      std::fprintf(stderr,
+                   "train: warning: the checkpoint %s was trained on another text than %s\n",
+                   options.load.c_str(), options.text.c_str());
+    }
   } else {
     parameters_.start(progress_.seed);
   }
+  progress_.text = text_.hash();
   parameters_.refresh(operators_.workers());
 }
 
@@ -42,7 +51,7 @@ double Trainer::step(const Batch& batch, uint64_t number) {
   model_.forward(batch.bytes.data(), batch.sequence_ends);
   const double loss = model_.loss(batch.targets.data());
   model_.backward();
-  operators_.end_step();
+  operators_.end_step(number);
   optimizer_.update(operators_.workers(), parameters_, number);
   parameters_.refresh(operators_.workers());
   empty_groups_ += model_.empty_groups();
@@ -70,10 +79,25 @@ void Trainer::print_sample(const char* when) {
   std::fflush(stdout);
 }
 
-void Trainer::save() {
-  if (!options_.save.empty()) {
-    save_checkpoint(options_.save, size_, operators_.dtype(), progress_, parameters_);
+// A disk that is full does not cost what has been trained, nor its report.
+void Trainer::attempt(const std::function<void()>& write) {
+  try {
+    write();
+  } catch (const std::exception& error) {
+    failed_ = true;
+    std::fflush(stdout);
+    // The bar may stand on the line.
+    const char* line = isatty(STDERR_FILENO) != 0 ? "\n" : "";
+    std::fprintf(stderr, "%strain: after step %llu: %s\n", line, integer(progress_.step),
+                 error.what());
   }
+}
+
+void Trainer::save() {
+  if (options_.save.empty()) return;
+  attempt([this] {
+    save_checkpoint(options_.save, size_, operators_.dtype(), progress_, parameters_);
+  });
 }
 
 void Trainer::train(Curve& curve) {
@@ -130,18 +154,21 @@ bool Trainer::print_result(double loss) const {
               loss <= goal ? "reached" : "not reached");
   std::printf("weights after step %llu: hash %s\n", integer(progress_.step),
               parameters_.hash().c_str());
-  if (const char* name = operators_.without_gradient(); name != nullptr) {
+  bool all = true;
+  for (const Statistics& each : operators_.statistics()) {
+    if (each.failed == 0) continue;
+    all = false;
     std::fflush(stdout);
-    std::fprintf(stderr, "train: %s gave a zero or infinite gradient\n", name);
-    return false;
+    std::fprintf(stderr, "train: %s gave a zero or infinite gradient, first at step %llu\n",
+                 each.name, integer(each.failed));
   }
-  return loss <= goal || !options_.goal;
+  return all && (loss <= goal || !options_.goal);
 }
 
 bool Trainer::run() {
   // What cannot be written is better known before the training than after it.
   if (!options_.save.empty()) expect_writable(options_.save);
-  if (!options_.curve.empty()) draw_curve(options_.curve, {});
+  if (!options_.curve.empty()) expect_writable(options_.curve);
   std::printf("%s: %zu bytes, %zu of them held out\n", options_.text.c_str(), text_.bytes().size(),
               text_.held_out_size());
   std::printf("%s; %zu parameters, %s\n", describe(size_).c_str(), parameters_.total(),
@@ -158,27 +185,18 @@ bool Trainer::run() {
   curve.validation.push_back({progress_.step, validate(kQuickBatches)});
   operators_.forget();
   train(curve);
-  // A disk that is full by now does not cost the report of a training that is done.
-  std::exception_ptr failure;
-  const auto attempt = [&failure](auto&& body) {
-    try {
-      body();
-    } catch (...) {
-      if (!failure) failure = std::current_exception();
-    }
-  };
-  attempt([&] { save(); });
+  save();
   const double loss = validate(kFinalBatches);
   curve.validation.push_back({progress_.step, loss});
   print_sample("after");
   const bool good = print_result(loss);
-  attempt([&] {
-    if (options_.curve.empty()) return;
-    draw_curve(options_.curve, curve);
-    std::printf("loss curve: %s\n", options_.curve.c_str());
-  });
-  if (failure) std::rethrow_exception(failure);
-  return good;
+  if (!options_.curve.empty()) {
+    attempt([&] {
+      draw_curve(options_.curve, curve);
+      std::printf("loss curve: %s\n", options_.curve.c_str());
+    });
+  }
+  return good && !failed_;
 }
 
 }  // namespace aclgrad::train

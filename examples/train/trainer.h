@@ -3,6 +3,8 @@
 #ifndef ACLGRAD_TRAIN_TRAINER_H_
 #define ACLGRAD_TRAIN_TRAINER_H_
 
+#include <functional>
+
 #include "checkpoint.h"
 #include "curve.h"
 #include "model.h"
@@ -16,7 +18,8 @@ class Trainer {
  public:
   Trainer(const Options& options, Operators& operators);
 
-  // Trains, prints, saves. False when a gradient was zero or the goal was asked for and missed.
+  // Trains, prints, saves. False when a gradient was zero, the goal was asked for and missed, or
+  // a checkpoint or the picture could not be written.
   bool run();
 
   // The pieces, for the check.
@@ -34,6 +37,7 @@ class Trainer {
   double validate(size_t batches);
   void print_sample(const char* when);
   void train(Curve& curve);
+  void attempt(const std::function<void()>& write);
   void save();
   void print_operators(double seconds) const;
   bool print_result(double loss) const;
@@ -47,6 +51,7 @@ class Trainer {
   AdamW optimizer_;
   Progress progress_;
   uint64_t empty_groups_ = 0;
+  bool failed_ = false;  // to write something
 };
 
 }  // namespace aclgrad::train

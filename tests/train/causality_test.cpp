@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // No score depends on a later byte, by any of its ways: attention, the compressed branch, the
-// places of windows and of the experts' rows, which all move when a later byte changes.
+// places of windows and of the experts' rows, which all move when a later byte changes. Nor on
+// another row of the batch, which shares the experts.
 #include <gtest/gtest.h>
 
 #include <cstring>

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """check_test.py <train> <zeroed_operator.so>: `train --check` passes, and fails as soon as any one
-of the five gradient operators gives zeros."""
+of the five gradient operators gives zeros. So does a training run, which names it."""
 import os
 import pathlib
 import subprocess
@@ -51,6 +51,17 @@ class Check(unittest.TestCase):
 
     def test_nsa_compress_grad_replaced_by_zeros(self):
         self.zeroed("aclnnNsaCompressGrad", "block1.compress_keys")
+
+    def test_a_training_run_names_every_gradient_that_is_zero(self):
+        # Behind a gradient of zeros lie others that it makes zero.
+        command = [TRAIN, "--size", "small", "--steps", "4", "--sample", "0", str(TEXT)]
+        result = subprocess.run(command, capture_output=True, text=True, check=False,
+                                env={**os.environ, "LD_PRELOAD": ZEROED,
+                                     "ZEROED_OPERATOR": "aclnnLayerNormBackward"})
+        self.assertEqual(result.returncode, 1, result.stdout + result.stderr)
+        for operator in ("LayerNormBackward", "NsaCompressGrad"):
+            self.assertIn(f"aclnn{operator} gave a zero or infinite gradient, first at step 2",
+                          result.stderr)
 
     def test_preloading_alone_changes_nothing(self):
         result = check(LD_PRELOAD=ZEROED)

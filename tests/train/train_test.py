@@ -16,13 +16,13 @@ TRAIN = sys.argv[1]
 TEXT = pathlib.Path(__file__).resolve().parents[2] / "LICENSE"
 
 
-def train(*arguments, limit=None, **variables):
+def train(*arguments, limit=None, output=subprocess.PIPE, **variables):
     """`limit`: bytes that a file may have, as if the disk were full then."""
     def full_disk():
         resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
 
     command = [TRAIN, "--size", "small", "--sample", "0", *[str(each) for each in arguments]]
-    return subprocess.run(command, capture_output=True, text=True, check=False,
+    return subprocess.run(command, stdout=output, stderr=subprocess.PIPE, text=True, check=False,
                           preexec_fn=full_disk if limit else None,
                           env={**os.environ, **variables})
 
@@ -43,7 +43,7 @@ class Case(unittest.TestCase):
 
     def refused(self, message, *arguments, status=1, **more):
         result = train(*arguments, **more)
-        self.assertEqual(result.returncode, status, result.stdout + result.stderr)
+        self.assertEqual(result.returncode, status, f"{result.stdout}{result.stderr}")
         self.assertIn(message, result.stderr)
         return result
 
@@ -84,6 +84,17 @@ class SameBits(Case):
         straight = self.weights("--steps", 8, "--seed", 5, TEXT)
         self.weights("--steps", 4, "--seed", 5, "--save", saved, TEXT)
         self.assertEqual(self.weights("--steps", 8, "--load", saved, TEXT), straight)
+
+    def test_a_checkpoint_knows_its_text(self):
+        saved, other = self.folder / "saved", self.folder / "other"
+        self.good("--steps", 2, "--save", saved, TEXT)
+        other.write_bytes(TEXT.read_bytes()[:-1])
+        go_on = ("--steps", 3, "--load", saved, "--save", saved)
+        self.assertNotIn("warning", train(*go_on, TEXT).stderr)
+        moved = train(*go_on, other)
+        self.assertEqual(moved.returncode, 0, moved.stderr)
+        self.assertIn("was trained on another text", moved.stderr)
+        self.assertNotIn("warning", train(*go_on, other).stderr)
 
 
 class Report(Case):
@@ -135,6 +146,17 @@ class BadInput(Case):
         self.refused("--save-every needs --save", "--save-every", 5, TEXT, status=2)
         self.refused("one text only", TEXT, TEXT, status=2)
         self.refused("the text to train on is missing", status=2)
+        self.refused("--check takes no value", "--check=1", TEXT, status=2)
+        self.refused("--help takes no value", "--help=3", status=2)
+
+    def test_what_a_check_would_ignore(self):
+        for flag in (["--steps", 5], ["--save", "s"], ["--save", "s", "--save-every", 5],
+                     ["--curve=c"], ["--goal"], ["--sample", 3]):
+            # `train` itself would give a --sample.
+            result = subprocess.run([TRAIN, "--check", *map(str, flag), TEXT], text=True,
+                                    capture_output=True, check=False, cwd=self.folder)
+            self.assertEqual(result.returncode, 2, result.stdout + result.stderr)
+            self.assertIn(f"goes without {str(flag[0]).split('=', maxsplit=1)[0]}", result.stderr)
 
     def test_texts(self):
         text = self.folder / "text"
@@ -178,6 +200,64 @@ class BadInput(Case):
         self.assertEqual(saved.read_bytes(), good)
         self.assertEqual([each.name for each in self.folder.iterdir()], ["saved"])
         self.good("--steps", 3, "--load", saved, TEXT)
+
+    def test_a_full_disk_on_the_way_does_not_end_the_run(self):
+        saved = self.folder / "saved"
+        self.good("--steps", 2, "--save", saved, TEXT)
+        good = saved.read_bytes()
+        result = self.refused("after step 3: cannot write", "--steps", 5, "--load", saved, "--save",
+                              saved, "--save-every", 3, TEXT, limit=len(good) // 2)
+        self.assertIn("after step 5: cannot write", result.stderr)
+        for text in ("norm, smallest", "validation loss", "weights after step 5: hash"):
+            self.assertIn(text, result.stdout)
+        self.assertEqual(saved.read_bytes(), good)
+
+    def test_a_full_disk_keeps_the_last_curve(self):
+        curve = self.folder / "curve.svg"
+        curve.write_text("the last one")
+        result = self.refused("cannot write", "--steps", 2, "--curve", curve, TEXT, limit=100)
+        self.assertIn("weights after step 2: hash", result.stdout)
+        self.assertEqual(curve.read_text(), "the last one")
+        self.assertEqual([each.name for each in self.folder.iterdir()], ["curve.svg"])
+
+    def test_a_report_that_cannot_be_written(self):
+        for arguments in (["--steps", 1, TEXT], ["--help"]):
+            with open("/dev/full", "w", encoding="ascii") as full:
+                self.refused("cannot write the report: No space", *arguments, output=full)
+
+    def test_nothing_that_is_needed_is_overwritten(self):
+        text, saved, link = (self.folder / name for name in ("text", "saved", "link"))
+        text.write_bytes(TEXT.read_bytes())
+        link.symlink_to("text")
+        self.good("--steps", 1, "--save", saved, text)
+        partial = self.folder / "new.partial"
+        shutil.copy(saved, partial)
+        before = {each: each.read_bytes() for each in self.folder.iterdir()}
+        new = self.folder / "new"
+        for message, *arguments in (
+                ("--curve would overwrite the text", "--curve", text),
+                ("--curve would overwrite the text", "--curve", link),
+                ("--save would overwrite the text", "--save", text),
+                ("--save would overwrite the text", "--save", self.folder / "." / "link"),
+                ("--curve would overwrite the checkpoint", "--load", saved, "--curve", saved),
+                ("--save would overwrite the --curve", "--save", new, "--curve", new),
+                ("--save would overwrite the --curve", "--save", new, "--curve",
+                 f"{self.folder}/../{self.folder.name}/new"),
+                ("--save would overwrite the checkpoint", "--load", partial, "--save", new),
+                ("--curve would overwrite the --save", "--save", partial, "--curve", new)):
+            with self.subTest(arguments=arguments):
+                self.refused(message, "--steps", 2, *arguments, text, status=2)
+                after = {each: each.read_bytes() for each in self.folder.iterdir()}
+                self.assertEqual(after, before)
+
+    def test_a_link_stays_a_link(self):
+        real, link = self.folder / "real", self.folder / "link"
+        link.symlink_to("real")
+        for steps in (1, 2):  # a link to nothing yet, then to the last checkpoint
+            self.good("--steps", steps, "--save", link, TEXT)
+            self.assertTrue(link.is_symlink())
+            self.assertIn(f"continued from step {steps}",
+                          self.good("--steps", 3, "--load", real, TEXT))
 
     def test_places_that_cannot_be_written(self):
         self.refused("cannot write", "--steps", 1, "--save", self.folder / "none" / "saved", TEXT)

@@ -88,7 +88,8 @@ class Recorded:
         return out
 
     def limit(self, name):
-        """Of a gradient's difference. Only what lies after the last compression has a gradient that never was BF16."""
+        """Of a gradient's difference. Only what lies after the last compression has a gradient that
+        never was BF16."""
         last = f"block{self.size['blocks'] - 1}."
         after = ("attention_out", "experts_gamma", "experts_beta", "router", "expert_in",
                  "expert_in_bias", "expert_out", "expert_out_bias")

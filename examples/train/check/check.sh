@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# check.sh <folder>: check.py with the python that ACLGRAD_ORACLE_PYTHON names, or else with one that
-# is found to have PyTorch, as the tests do.
+# check.sh <folder>: check.py with the python that ACLGRAD_ORACLE_PYTHON names, or else with one
+# that is found to have PyTorch, as the tests do.
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 python=${ACLGRAD_ORACLE_PYTHON:-}

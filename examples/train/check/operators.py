@@ -15,8 +15,8 @@ def to_bfloat16(x):
 
 
 def rounded_like(x, program):
-    """x in BF16. A number close to the middle between two of BF16 goes to either, by the last bits of a
-    matrix product: the program's choice is taken wherever it is one of these two."""
+    """x in BF16. A number close to the middle between two of BF16 goes to either, by the last bits
+    of a matrix product: the program's choice is taken wherever it is one of these two."""
     own = to_bfloat16(x)
     if program is None:
         return own

@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "output_file.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <stdexcept>
+
+namespace aclgrad::train {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string reason() { return std::strerror(errno); }
+
+// What `path` names once its links are followed. (canonical() refuses a link to a file that is yet
+// to be made.)
+fs::path target_of(fs::path path) {
+  constexpr int kMostLinks = 40;  // the kernel's own limit
+  std::error_code ignored;
+  for (int i = 0; i < kMostLinks && fs::is_symlink(path, ignored); ++i) {
+    const fs::path next = fs::read_symlink(path, ignored);
+    if (ignored) break;
+    path = path.parent_path() / next;
+  }
+  return path;
+}
+
+fs::path partial_of(const fs::path& target) { return target.string() + ".partial"; }
+
+bool same_file(const fs::path& a, const fs::path& b) {
+  std::error_code error;
+  if (fs::equivalent(a, b, error) && !error) return true;
+  const fs::path first = fs::weakly_canonical(fs::absolute(target_of(a)), error);
+  if (error) return false;
+  const fs::path second = fs::weakly_canonical(fs::absolute(target_of(b)), error);
+  return !error && first == second;
+}
+
+}  // namespace
+
+OutputFile::OutputFile(const std::string& path)
+    : target_(target_of(path)), path_(partial_of(target_)) {
+  // A rename would put a file in the place of a folder or a device.
+  std::error_code error;
+  const fs::file_status status = fs::status(target_, error);
+  if (fs::exists(status) && !fs::is_regular_file(status)) {
+    throw std::runtime_error("cannot write " + path + ": it is there and no ordinary file");
+  }
+  file_ = open(path_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+  if (file_ < 0) fail();
+}
+
+OutputFile::~OutputFile() {
+  if (file_ >= 0) close(file_);
+  if (!kept_) unlink(path_.c_str());
+}
+
+void OutputFile::fail() const {
+  throw std::runtime_error("cannot write " + path_ + ": " + reason());
+}
+
+void OutputFile::write(const void* bytes, size_t count) {
+  const char* at = static_cast<const char*>(bytes);
+  while (count > 0) {
+    const ssize_t written = ::write(file_, at, count);
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) fail();
+    at += written;
+    count -= static_cast<size_t>(written);
+  }
+}
+
+void OutputFile::keep() {
+  if (fsync(file_) != 0) fail();
+  const int file = file_;
+  file_ = -1;
+  if (close(file) != 0) fail();
+  if (rename(path_.c_str(), target_.c_str()) != 0) {
+    throw std::runtime_error("cannot rename " + path_ + " to " + target_ + ": " + reason());
+  }
+  kept_ = true;
+}
+
+void expect_writable(const std::string& path) { const OutputFile begun(path); }
+
+bool would_overwrite(const std::string& output, const std::string& other) {
+  return same_file(output, other) || would_overwrite_on_the_way(output, other);
+}
+
+bool would_overwrite_on_the_way(const std::string& output, const std::string& other) {
+  return same_file(partial_of(target_of(output)), other);
+}
+
+}  // namespace aclgrad::train

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The C boundary: memory and data buffers.
 #include <new>
-#include <optional>
 #include <utility>
 
 #include "acl/acl.h"

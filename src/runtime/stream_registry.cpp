@@ -90,7 +90,7 @@ std::vector<Listed> of_context(aclrtContext context) {
 aclrtStream first_of_context(aclrtContext context) noexcept {
   const std::lock_guard lock(list_mutex);
   for (const Listed& listed : list()) {
-    if (listed.context == context) return listed.handle;
+    if (listed.context == context && stream_table.alive(listed.handle)) return listed.handle;
   }
   return nullptr;
 }

@@ -51,7 +51,8 @@ std::vector<Listed> all();
 std::vector<Listed> of_device(int32_t device);
 std::vector<Listed> of_context(aclrtContext context);
 
-// One of the context's streams, null when none is left.
+// One of the context's live streams, null when none is left. Of one that another thread is ending
+// that thread takes care.
 aclrtStream first_of_context(aclrtContext context) noexcept;
 
 // Ends a stream: waits for its work (`abandon`: drops what has not started), then takes what it has

@@ -7,7 +7,6 @@
 
 #include "base/checked.h"
 #include "base/verbose.h"
-#include "kernels/cpu/segments.h"
 #include "kernels/cpu/target.h"
 #include "ops/layer_norm/statistics.h"
 #include "ops/layer_norm/tree.h"
@@ -147,7 +146,7 @@ double bytes_moved(const Problem& problem) {
 }
 
 // gamma or beta: the kernels read them as dense FP32.
-bool usable_as_is(const View& view) { return view.dtype == ACL_FLOAT && Segments(view, 0).dense(); }
+bool usable_as_is(const View& view) { return view.dtype == ACL_FLOAT && is_one_run(view); }
 
 }  // namespace
 

@@ -271,6 +271,7 @@ void slab(const Job& job, int64_t index) {
   const bool staged = job.streaming && dense && job.problem.dx.dtype == job.problem.x.dtype &&
                       cols * size % static_cast<int64_t>(kLineBytes) != 0 &&
                       kRowBlock * cols * size + int64_t{kLineBytes} <= int64_t{kDxStageBytes};
+  const bool uniform = !job.gathered && job.dy_rows.uniform() && job.x_rows.uniform();
   DxStage<T> stage(job.streaming);
   Rows<T> rows;
   for (int64_t block = begin; block < end; block += kRowBlock) {
@@ -278,8 +279,10 @@ void slab(const Job& job, int64_t index) {
     for (int64_t row = block; row < block_end; row += group_rows) {
       const int64_t group_end = std::min(row + group_rows, block_end);
       locate(job, row, static_cast<size_t>(group_end - row), rows);
-      rows.dy_ahead = job.dy_rows.uniform() ? (group_end - row) * job.dy_rows.stride() * size : 0;
-      rows.x_ahead = job.x_rows.uniform() ? (group_end - row) * job.x_rows.stride() * size : 0;
+      if (uniform) {
+        const int64_t ahead = (group_end - row) * size;
+        rows.ahead = {ahead * job.dy_rows.stride(), ahead * job.x_rows.stride()};
+      }
       if (job.problem.want_dx) find_means(job, rows);
       const Group group{row == block,
                         group_end == block_end,
@@ -307,7 +310,7 @@ void panel_sums(const Job& job, int64_t index) {
     sum_gathered_row(rows, job.forms, job.gamma, begin, count, sums);
   } else {
     InPlace<T> source{rows};
-    sum_row<T>(source, 0, job.gamma, begin, count, rows.mean[0], rows.rstd[0], sums);
+    sum_row<T>(source, 0, job.gamma, begin, count, rows.mean[0], rows.rstd[0], Ahead(), sums);
   }
   std::copy_n(sums, 2, job.row_totals(index / job.plan.panels, index % job.plan.panels));
 }

@@ -50,8 +50,9 @@ inline const std::vector<Case>& test_cases() {
 // Equal groups, [groups, rows, cols].
 inline const std::vector<std::vector<int64_t>>& equal_cases() {
   static const std::vector<std::vector<int64_t>> cases = {
-      {1, 1, 1},     {10, 100, 30}, {300, 3, 8},   {3, 9000, 17}, {5, 1, 256},
-      {2, 600, 300}, {40, 16, 511}, {7, 257, 260}, {1, 2, 40000}};
+      {1, 1, 1},     {10, 100, 30}, {300, 3, 8},   {3, 9000, 17}, {5, 1, 256}, {2, 600, 300},
+      {40, 16, 511}, {7, 257, 260}, {1, 2, 40000}, {50, 1, 1},    {33, 5, 1},  {40, 16, 1},
+      {700, 17, 1},  {70, 256, 1},  {20, 257, 1},  {6000, 3, 1}};
   return cases;
 }
 

@@ -21,6 +21,7 @@
 #include "kernels/cpu/lanes-inl.h"
 #include "kernels/cpu/sums-inl.h"
 #include "ops/grouped_bias_add_grad/chains-inl.h"
+#include "ops/grouped_bias_add_grad/columns-inl.h"
 
 #ifndef ACLGRAD_OPS_GROUPED_BIAS_ADD_GRAD_CPU_SHARED_
 #define ACLGRAD_OPS_GROUPED_BIAS_ADD_GRAD_CPU_SHARED_
@@ -40,8 +41,9 @@ struct Job {
   const Plan& plan;
   const Addresses& at;
   const Groups& groups;
-  bool dense;      // rows follow each other without gaps
-  bool streaming;  // dbias does not fit the cache
+  bool dense;           // rows follow each other without gaps
+  bool streaming;       // dbias does not fit the cache
+  bool single_columns;  // equal groups of one column and one block without gaps: columns-inl.h
 
   double* partial(int64_t slot) const {
     return static_cast<double*>(at.partials) + slot * problem.cols;
@@ -333,6 +335,28 @@ inline int64_t readable_rows(const Job& job, int64_t group, const Span& span) {
   return rows_in_all - row - 1 - ceil_div(kVector, problem.cols);
 }
 
+// sum_columns() of as many of the equal groups [group, last) that begin before `to` as there are by
+// sixteen. Returns the first group that is left.
+template <class T>
+int64_t sum_column_groups(const Job& job, int64_t group, int64_t last, int64_t to) {
+  const int64_t rows = job.problem.rows;
+  const int64_t stride = job.problem.dbias.strides[0];
+  const auto* dy = static_cast<const T*>(job.at.dy);
+  auto* dbias = static_cast<T*>(job.at.dbias);
+  for (; group + kTogether <= last && job.groups[group + kTogether - 1].start < to;
+       group += kTogether) {
+    const F32x16 sums = sum_columns(dy + group * rows, rows);
+    if (stride == 1) {
+      store16(sums, dbias + group);
+      continue;
+    }
+    T each[kTogether];
+    store16(sums, each);
+    for (int64_t i = 0; i < kTogether; ++i) dbias[(group + i) * stride] = each[i];
+  }
+  return group;
+}
+
 // What begins in stretch `stretch` of the wave [first, last), columns [begin, end).
 template <class T>
 void sum_stretch(const Job& job, int64_t first, int64_t last, int64_t stretch, int64_t begin,
@@ -343,7 +367,12 @@ void sum_stretch(const Job& job, int64_t first, int64_t last, int64_t stretch, i
   const int64_t to = from + plan.task_rows;
   const auto* dy = static_cast<const T*>(job.at.dy);
   auto* dbias = static_cast<T*>(job.at.dbias);
-  for (int64_t group = job.groups.at(from, first, last); group < last; ++group) {
+  int64_t group = job.groups.at(from, first, last);
+  if (job.single_columns) {
+    if (job.groups[group].start < from) ++group;  // begins in an earlier stretch
+    group = sum_column_groups<T>(job, group, last, to);
+  }
+  for (; group < last; ++group) {
     const Span span = job.groups[group];
     if (span.start >= to) break;
     if (is_small_group(span.rows, problem.cols)) {
@@ -461,12 +490,16 @@ BadEnd run_cpu(const Problem& problem, const Plan& plan, const Addresses& at) {
   if (problem.has_ends()) bad = EndReader(problem, at.ends).place(plan, spans);
   const Groups groups(problem, plan, problem.has_ends() ? spans : nullptr);
   const auto element = static_cast<int64_t>(dtype_size(problem.dbias.dtype));
+  const bool dense = problem.row_stride() == problem.cols;
+  const bool equal = !problem.has_ends();
   const Job job{problem,
                 plan,
                 at,
                 groups,
-                problem.row_stride() == problem.cols,
-                outputs_should_stream(problem.groups * problem.cols * element)};
+                dense,
+                outputs_should_stream(problem.groups * problem.cols * element),
+                dense && equal && problem.cols == 1 && problem.rows > 0 &&
+                    problem.rows <= kColumnRows && problem.group_stride() == problem.rows};
   switch (problem.dy.dtype) {
     case ACL_FLOAT16:
       HWY_DYNAMIC_DISPATCH(run_f16)(job);

@@ -243,6 +243,29 @@ TEST(GroupedBiasAddGrad, EveryStridedViewGivesTheSameBits) {
   }
 }
 
+// Sixteen groups at a time where all lie behind each other, one by one in any other view.
+TEST(GroupedBiasAddGrad, ManyGroupsOfOneColumnGiveTheSameBitsInEveryView) {
+  for (const int64_t rows : {5, 16, 17, 40, 256}) {
+    for (const aclDataType dtype : kFloats) {
+      const Dims dims = {37, rows, 1};
+      Problem plain(dims, in_dtype(dtype));
+      plain.run_and_check();
+      for (const Arrangement in : kInputArrangements) {
+        for (const Arrangement out : kOutputArrangements) {
+          SCOPED_TRACE(std::string(arrangement_name(in)) + " to " + arrangement_name(out));
+          Options options = in_dtype(dtype);
+          options.in = in;
+          options.out = out;
+          Problem view(dims, options);
+          view.run_and_check();
+          if (in == Arrangement::kBroadcast) continue;
+          expect_same_bits("view", view.out.bits(), plain.out.bits());
+        }
+      }
+    }
+  }
+}
+
 // Rows with gaps are read where they are, short ones by way of gathered copies: the same sums.
 TEST(GroupedBiasAddGrad, RowsWithGapsGiveTheSameBitsOnEveryTarget) {
   const std::pair<int64_t, int64_t> shapes[] = {{35500, 1}, {71000, 1}, {12500, 3}, {700, 15},

@@ -44,6 +44,9 @@ constexpr bool is_small_group(int64_t rows, int64_t cols) {
   return rows <= kSmallRows && cols > 1 && cols <= kShortRow;
 }
 
+// Rows of a group of a single column up to which its wide rows, of one vector each, form one chain.
+inline constexpr int64_t kColumnRows = static_cast<int64_t>(kChain * kLanes);
+
 // Rows of a wide row in a group of `rows`: not so many that there is no full chain of them, but a
 // vector at least.
 constexpr int64_t folded_rows(int64_t rows, int64_t cols, int64_t most) {

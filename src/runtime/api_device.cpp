@@ -140,7 +140,8 @@ Status read_option(const char* function, const SystemParameters& parameters, int
                    int64_t* value) {
   const std::optional<int64_t> set = parameters.get(option);
   if (!set) {
-    return fail(ACL_ERROR_RT_SYSPARAMOPT_NOT_SET, "%s: opt %d was never set", function, option);
+    return fail(ACL_ERROR_RT_SYSPARAMOPT_NOT_SET, "%s: opt is %d, expected one that was set before",
+                function, option);
   }
   *value = *set;
   return kOk;

@@ -105,7 +105,8 @@ Status wait_event(aclrtStream handle, aclrtEvent event_handle) {
   const StreamTable::Pin stream = resolve(kName, handle, refusal);
   if (!stream) return refusal;
   if (events::wait(event->state, stream->stream)) return kOk;
-  return fail(ACL_ERROR_RT_STREAM_CONTEXT, "%s: the stream is being destroyed", kName);
+  return fail(ACL_ERROR_RT_STREAM_CONTEXT,
+              "%s: the stream is being destroyed, expected one that is not", kName);
 }
 
 }  // namespace

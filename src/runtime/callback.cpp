@@ -2,7 +2,7 @@
 #include "runtime/callback.h"
 
 #include <condition_variable>
-#include <deque>
+#include <list>
 #include <map>
 #include <mutex>
 #include <utility>
@@ -37,12 +37,15 @@ struct Report {
   std::shared_ptr<Subscription> subscription;
 };
 
+// A list, so that a report comes into a mailbox without memory that might not be there.
+using Reports = std::list<std::shared_ptr<Report>>;
+
 // What the streams of one thread have for it.
 class Mailbox {
  public:
   std::mutex mutex;
   std::condition_variable changed;
-  std::deque<std::shared_ptr<Report>> reports;
+  Reports reports;
   size_t subscriptions = 0;
 };
 
@@ -56,19 +59,15 @@ constinit thread_local const Stream* held_here = nullptr;
 
 class CallbackWork final : public Work {
  public:
-  CallbackWork(std::shared_ptr<Report> report, bool block)
-      : report_(std::move(report)), block_(block) {}
+  CallbackWork(const std::shared_ptr<Report>& report, bool block)
+      : report_(report), posted_{report}, block_(block) {}
 
   void run(DataErrors&) noexcept override {
-    Subscription& subscription = *report_->subscription;
+    const Subscription& subscription = *report_->subscription;
     Mailbox& mailbox = *subscription.mailbox;
     std::unique_lock lock(mailbox.mutex);
     if (subscription.ended) return;
-    try {
-      mailbox.reports.push_back(report_);
-    } catch (const std::bad_alloc&) {
-      return;
-    }
+    mailbox.reports.splice(mailbox.reports.end(), posted_);
     mailbox.changed.notify_all();
     if (!block_) return;
     mailbox.changed.wait(lock, [&] {
@@ -78,6 +77,7 @@ class CallbackWork final : public Work {
 
  private:
   std::shared_ptr<Report> report_;
+  Reports posted_;  // it again, until it goes to the mailbox
   bool block_;
 };
 
@@ -166,7 +166,8 @@ Status unsubscribe(const char* function, uint64_t thread, StreamObject& stream) 
   {
     const std::lock_guard lock(mailboxes_mutex);
     if (stream.subscription == nullptr) {
-      return fail(ACL_ERROR_RT_STREAM_NO_CB_REG, "%s: nobody is subscribed to the stream",
+      return fail(ACL_ERROR_RT_STREAM_NO_CB_REG,
+                  "%s: nobody is subscribed to the stream; expected aclrtSubscribeReport before",
                   function);
     }
     if (stream.subscription->thread != thread) {
@@ -196,8 +197,9 @@ Status launch(const char* function, aclrtCallback callback, void* data, bool blo
                 "%s: nobody is subscribed to the stream; expected aclrtSubscribeReport before",
                 function);
   }
-  if (stream.stream->enqueue(new CallbackWork(std::move(report), block)) == 0) {
-    return fail(ACL_ERROR_RT_STREAM_CONTEXT, "%s: the stream is being destroyed", function);
+  if (stream.stream->enqueue(new CallbackWork(report, block)) == 0) {
+    return fail(ACL_ERROR_RT_STREAM_CONTEXT,
+                "%s: the stream is being destroyed, expected one that is not", function);
   }
   return kOk;
 }

@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "base/knobs.h"
 #include "base/verbose.h"
 
 namespace aclgrad {
@@ -11,13 +12,6 @@ namespace {
 
 // Devices of this machine before ASCEND_RT_VISIBLE_DEVICES: the CPU.
 constexpr int32_t kDevices = 1;
-constexpr long kMostThreads = 1024;
-
-// Null when the variable is unset or empty.
-const char* knob(const char* name) {
-  const char* value = std::getenv(name);
-  return value == nullptr || *value == '\0' ? nullptr : value;
-}
 
 bool read_flag(const char* name) {
   const char* value = knob(name);
@@ -34,16 +28,6 @@ long read_number(const char*& text) {
   const long number = std::strtol(text, &end, 10);
   text = end;
   return number;
-}
-
-int32_t read_threads() {
-  const char* value = knob("ACLGRAD_THREADS");
-  if (value == nullptr) return 0;
-  const char* rest = value;
-  const long number = read_number(rest);
-  if (number >= 1 && number <= kMostThreads && *rest == '\0') return static_cast<int32_t>(number);
-  aclgrad_reject_knob("ACLGRAD_THREADS", value, "a number from 1 to 1024");
-  return 0;
 }
 
 // "0" or "0,1": each number a device that is there, none twice. Returns how many remain visible.
@@ -79,7 +63,7 @@ Settings read_settings() {
   const bool acl_blocking = read_flag("ACL_LAUNCH_BLOCKING");
   read.launch_blocking = ascend_blocking || acl_blocking;
   read.devices = read_visible_devices();
-  read.threads = read_threads();
+  read.threads = threads_knob();
   return read;
 }
 

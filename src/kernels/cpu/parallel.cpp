@@ -7,14 +7,11 @@
 
 #include <algorithm>
 #include <atomic>
-#include <charconv>
-#include <cstdlib>
-#include <cstring>
 #include <new>
 #include <thread>
 
 #include "base/float_environment.h"
-#include "base/verbose.h"
+#include "base/knobs.h"
 
 #if defined(ACLGRAD_THREADS_TWIN)
 #include <vector>
@@ -28,8 +25,6 @@
 namespace aclgrad {
 namespace {
 
-constexpr int kMaxThreads = 1024;
-
 int usable_cpus() {
   cpu_set_t set;
   if (sched_getaffinity(0, sizeof(set), &set) == 0) return std::max(1, CPU_COUNT(&set));
@@ -37,16 +32,8 @@ int usable_cpus() {
 }
 
 int threads_at_start() {
-  const char* text = std::getenv("ACLGRAD_THREADS");
-  if (text == nullptr || *text == '\0') return usable_cpus();
-  int value = 0;
-  const char* const end = text + std::strlen(text);
-  const auto [rest, error] = std::from_chars(text, end, value);
-  if (error != std::errc() || rest != end || value < 1 || value > kMaxThreads) {
-    aclgrad_reject_knob("ACLGRAD_THREADS", text, "a number from 1 to 1024");
-    return usable_cpus();
-  }
-  return value;
+  const int threads = threads_knob();
+  return threads > 0 ? threads : usable_cpus();
 }
 
 std::atomic<int>& thread_count() {
@@ -131,7 +118,7 @@ extern "C" {
 int aclgrad_threads() noexcept { return thread_count().load(std::memory_order_relaxed); }
 
 void aclgrad_use_threads(int n) noexcept {
-  thread_count().store(std::clamp(n, 1, kMaxThreads), std::memory_order_relaxed);
+  thread_count().store(std::clamp(n, 1, kMostThreads), std::memory_order_relaxed);
 #if !defined(ACLGRAD_THREADS_TWIN)
   delete scheduler_slot().exchange(nullptr, std::memory_order_acq_rel);
 #endif

@@ -34,8 +34,9 @@ namespace aclgrad::layer_norm_backward {
 namespace HWY_NAMESPACE {
 namespace {
 
-// |mean_g|, or the largest |g|, from which the losses that only rstd multiplies are nothing, in
-// rows of up to 2^40 columns: 2^-21 * 2^-60 / 2^40 is 2^-121.
+// |mean_g|, or the largest |g| in rows of up to 2^40 columns, from which the losses that only rstd
+// multiplies are nothing: 2^-21 * 2^-100 and 2^-21 * 2^-60 / 2^40 are 2^-121.
+inline constexpr float kLeastMeanG = 0x1p-100f;
 inline constexpr float kLeastG = 0x1p-60f;
 
 // |mean_gx| from which what it loses is nothing beside it; where it is smaller, |xhat| up to which
@@ -60,7 +61,7 @@ HWY_INLINE bool all_ordinary(const Rows<T>& rows) {
     return hn::And(hn::Ge(hn::Abs(v), least), hn::Le(hn::Abs(v), most));
   };
   for (size_t r = 0; r < rows.count; r += kPartLanes) {
-    const auto g = between(hn::Set(d, kLeastG), hn::Load(d, rows.mean_g + r));
+    const auto g = between(hn::Set(d, kLeastMeanG), hn::Load(d, rows.mean_g + r));
     const auto gx = between(hn::Set(d, kLeastMeanGx), hn::Load(d, rows.mean_gx + r));
     const auto rstd = between(hn::Set(d, 0x1p-149f), hn::Load(d, rows.rstd + r));
     const auto ordinary = hn::And(hn::And(g, gx), rstd);
@@ -208,11 +209,12 @@ void mark_exact_rows(Rows<T>& rows, Source& source, const float* gamma, size_t c
   for (size_t r = 0; r < rows.count; ++r) {
     const float g = std::abs(rows.mean_g[r]);
     const float gx = std::abs(rows.mean_gx[r]);
-    const bool is_small = g < kLeastG || gx < kLeastMeanGx;
+    const bool is_small = g < kLeastMeanG || gx < kLeastMeanGx;
     if (!is_small || !std::isfinite(g) || !std::isfinite(gx)) continue;
     const Largest most = largest_in_row(rows, source, r, gamma, cols);
     if (most.zero) continue;
-    const bool plain = most.g >= kLeastG && (gx >= kLeastMeanGx || most.xhat <= kMostXhat);
+    const bool plain =
+        (g >= kLeastMeanG || most.g >= kLeastG) && (gx >= kLeastMeanGx || most.xhat <= kMostXhat);
     if (!plain) exact_means(rows, source, r, gamma, cols);
   }
 }

@@ -154,12 +154,13 @@ Status aclgrad_check_same_shape(const char* op, const Operand& operand, const Op
 }
 
 Status aclgrad_check_numel(const char* op, const Operand& operand, int64_t expected,
-                           const char* meaning) {
+                           const char* meaning, const Operand& of) {
   if (!operand.given()) return kOk;
   if (expected != kTooMany && checked_numel(operand) == expected) return kOk;
   const std::string count = expected == kTooMany ? "more than 2^63-1" : std::to_string(expected);
-  return fail(kParamInvalid, "%s: %s has shape %s (%s); expected %s elements, %s", op, operand.name,
-              shape_text(operand).c_str(), element_count(operand).c_str(), count.c_str(), meaning);
+  return fail(kParamInvalid, "%s: %s has shape %s (%s); expected %s elements, %s %s", op,
+              operand.name, shape_text(operand).c_str(), element_count(operand).c_str(),
+              count.c_str(), meaning, shape_text(of).c_str());
 }
 
 Status aclgrad_check_sizes(const char* op, const Operand& operand) {

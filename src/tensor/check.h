@@ -38,8 +38,11 @@ extern "C" {
                                                                const Operand& operand,
                                                                const Operand& other);
 // The operand has `expected` elements, in any shape; kTooMany is more than any tensor has.
+// `meaning` and the shape of `of` complete the message ("one per normalized row of input"
+// "[8,16]").
 [[gnu::visibility("default")]] Status aclgrad_check_numel(const char* op, const Operand& operand,
-                                                          int64_t expected, const char* meaning);
+                                                          int64_t expected, const char* meaning,
+                                                          const Operand& of);
 // The number of elements and the bytes they span fit int64 (reachable extents included). The other
 // dimensions of an empty tensor may be anything: products of some of its dims need not fit.
 [[gnu::visibility("default")]] Status aclgrad_check_sizes(const char* op, const Operand& operand);

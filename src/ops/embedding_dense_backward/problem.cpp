@@ -64,8 +64,7 @@ Status check_shapes(const Arguments& arguments, Inputs& in) {
   in.rows = saturating_product(std::span(in.dy.dims.data(), in.dy.rank - 1));
   const int64_t cols = in.dy.last_dim();
   if (cols != 0 && in.indices.numel() != in.rows) {
-    const std::string meaning = "one per row of grad " + shape_text(in.dy);
-    return check::numel(kOp, in.indices, in.rows, meaning.c_str());
+    return check::numel(kOp, in.indices, in.rows, "one per row of grad", in.dy);
   }
   if (arguments.num_weights > static_cast<uint64_t>(std::numeric_limits<int64_t>::max())) {
     return fail(kParamInvalid,

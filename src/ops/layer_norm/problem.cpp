@@ -90,10 +90,11 @@ Status check_shapes(const char* op, Inputs& in) {
     if (Status s = check::shape(op, *operand, normalized, "normalizedShape")) return s;
   }
   if (Status s = check::same_shape(op, in.y, in.x)) return s;
-  const std::string meaning = "one per normalized row of input " + shape_text(in.x);
   for (const Operand* operand : {&in.mean, &in.rstd}) {
     if (!operand->given()) continue;
-    if (Status s = check::numel(op, *operand, in.rows, meaning.c_str())) return s;
+    if (Status s = check::numel(op, *operand, in.rows, "one per normalized row of input", in.x)) {
+      return s;
+    }
   }
   return kOk;
 }

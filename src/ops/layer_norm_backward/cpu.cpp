@@ -343,10 +343,24 @@ void write_sums(const View& view, void* base, int64_t begin, int64_t end, const 
   visit_float(view.dtype, [&](auto type) {
     using Out = decltype(type);
     auto* out = static_cast<Out*>(base);
-    for (int64_t col = begin; col < end; ++col) {
-      const auto total = totals[strip_place<T>(static_cast<size_t>(col - begin))];
-      const int64_t place = places.uniform() ? col * places.stride() : places(col);
-      out[place] = from_float<Out>(static_cast<float>(total));
+    alignas(64) float rounded[kStrip<T>], in_order[kStrip<T>];
+    const auto count = static_cast<size_t>(end - begin);
+    for (size_t at = 0; at < count; at += kStrip<T>) {
+      for (size_t i = 0; i < kStrip<T>; ++i) rounded[i] = static_cast<float>(totals[at + i]);
+      store_in_order<T>(load_numbers<T>(rounded), in_order);
+      const size_t columns = std::min(count - at, kStrip<T>);
+      const int64_t first = begin + static_cast<int64_t>(at);
+      if (places.uniform() && places.stride() == 1) {
+        for (size_t i = 0; i < columns; i += kLanes) {
+          Store::write(out + first + i, std::min(kLanes, columns - i), load16(in_order + i));
+        }
+        continue;
+      }
+      for (size_t i = 0; i < columns; ++i) {
+        const int64_t col = first + static_cast<int64_t>(i);
+        const int64_t place = places.uniform() ? col * places.stride() : places(col);
+        out[place] = from_float<Out>(in_order[i]);
+      }
     }
   });
 }

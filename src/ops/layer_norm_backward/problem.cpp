@@ -83,18 +83,19 @@ Status check_dtypes(const Inputs& in) {
 }
 
 // The tensors whose format, rank and shape count: a masked-off output's do not.
-std::vector<const Operand*> described(const Inputs& in) {
-  std::vector<const Operand*> list = {&in.dy, &in.x, &in.mean, &in.rstd};
-  if (in.gamma.given()) list.push_back(&in.gamma);
-  if (in.bias.given()) list.push_back(&in.bias);
-  if (in.mask[0]) list.push_back(&in.dx);
-  if (in.mask[1]) list.push_back(&in.dgamma);
-  if (in.mask[2]) list.push_back(&in.dbeta);
-  return list;
+std::span<const Operand* const> described(const Inputs& in, std::span<const Operand*, 9> list) {
+  size_t count = 0;
+  for (const Operand* each : {&in.dy, &in.x, &in.mean, &in.rstd}) list[count++] = each;
+  if (in.gamma.given()) list[count++] = &in.gamma;
+  if (in.bias.given()) list[count++] = &in.bias;
+  if (in.mask[0]) list[count++] = &in.dx;
+  if (in.mask[1]) list[count++] = &in.dgamma;
+  if (in.mask[2]) list[count++] = &in.dbeta;
+  return list.first(count);
 }
 
-Status check_ranks(const Inputs& in) {
-  for (const Operand* operand : described(in)) {
+Status check_ranks(const Inputs& in, std::span<const Operand* const> operands) {
+  for (const Operand* operand : operands) {
     if (Status s = check::rank(kOp, *operand, 0, kMaxRank)) return s;
   }
   const size_t count = in.normalized_shape.size();
@@ -128,18 +129,18 @@ Status check_shapes(const Inputs& in) {
   if (in.bias.given()) {
     if (Status s = check::shape(kOp, in.bias, tail, "normalizedShape")) return s;
   }
-  const std::string of_rows = "one per normalized row of input " + shape_text(in.x);
-  if (Status s = check::numel(kOp, in.mean, rows, of_rows.c_str())) return s;
+  if (Status s = check::numel(kOp, in.mean, rows, "one per normalized row of input", in.x))
+    return s;
   if (Status s = check::same_shape(kOp, in.rstd, in.mean)) return s;
   if (in.mask[0]) {
     if (Status s = check::same_shape(kOp, in.dx, in.x)) return s;
   }
-  const std::string of_cols = "one per element of a normalized row of input " + shape_text(in.x);
+  const char* const of_cols = "one per element of a normalized row of input";
   if (in.mask[1]) {
-    if (Status s = check::numel(kOp, in.dgamma, cols, of_cols.c_str())) return s;
+    if (Status s = check::numel(kOp, in.dgamma, cols, of_cols, in.x)) return s;
   }
   if (in.mask[2]) {
-    if (Status s = check::numel(kOp, in.dbeta, cols, of_cols.c_str())) return s;
+    if (Status s = check::numel(kOp, in.dbeta, cols, of_cols, in.x)) return s;
   }
   return kOk;
 }
@@ -149,12 +150,14 @@ Status check_all(const Arguments& arguments, Inputs& in) {
   if (Status s = read_handles(arguments, in)) return s;
   if (Status s = check_mask(in)) return s;
   if (Status s = check_dtypes(in)) return s;
-  for (const Operand* operand : described(in)) {
+  const Operand* list[9];
+  const std::span<const Operand* const> operands = described(in, list);
+  for (const Operand* operand : operands) {
     if (Status s = check::format(kOp, *operand)) return s;
   }
-  if (Status s = check_ranks(in)) return s;
+  if (Status s = check_ranks(in, operands)) return s;
   if (Status s = check_shapes(in)) return s;
-  for (const Operand* operand : described(in)) {
+  for (const Operand* operand : operands) {
     if (Status s = check::sizes(kOp, *operand)) return s;
   }
   return kOk;

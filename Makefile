@@ -20,6 +20,7 @@ help:
 	@echo 'make bench-sweep          looks for cliffs between neighbouring shapes'
 	@echo 'make rivals               installs PyTorch and oneDNN (2 GB) below build/ for the bench'
 	@echo 'make asan, make tsan      the tests under the sanitizers'
+	@echo 'make aarch64              kernels and random calls of a cross build for ARM, under qemu'
 	@echo 'make format, make lint    clang-format (changes files), clang-tidy'
 	@echo 'make clean                remove build/'
 
@@ -67,6 +68,14 @@ asan tsan:
 	cmake --build --preset $@
 	ctest --preset $@
 
+aarch64:
+	scripts/setup.sh build test aarch64
+	cmake --preset aarch64
+	cmake --build --preset aarch64
+	cmake --preset dev -DACLGRAD_ORACLE=off
+	cmake --build --preset dev --target fuzz_test
+	scripts/aarch64.sh build/aarch64 build/dev
+
 format:
 	scripts/setup.sh lint
 	scripts/format.sh
@@ -79,4 +88,4 @@ lint:
 clean:
 	cmake -E rm -rf build
 
-.PHONY: help demo test install bench bench-sweep rivals asan tsan format lint clean
+.PHONY: help demo test install bench bench-sweep rivals asan tsan aarch64 format lint clean

@@ -9,6 +9,12 @@ target_link_libraries(aclgrad_settings INTERFACE aclgrad_warnings Threads::Threa
 # instruction set.
 target_compile_options(aclgrad_settings INTERFACE -ffp-contract=off)
 
+# The sixteen lanes are arrays of registers, which SVE's of unknown length cannot be: NEON on ARM.
+if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(aarch64|arm64)$")
+  target_compile_definitions(aclgrad_settings INTERFACE
+    "HWY_DISABLED_TARGETS=(HWY_SVE|HWY_SVE2|HWY_SVE_256|HWY_SVE2_128)")
+endif()
+
 if(ACLGRAD_SANITIZE STREQUAL "address")
   # no enum: by contract tensors keep unknown dtypes and formats, and the operators refuse them.
   set(sanitizer_flags -fsanitize=address,undefined -fno-sanitize=enum -fno-sanitize-recover=all

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# setup.sh group...: installs what is missing of the groups build, test, demo and lint with apt, as
-# root or through sudo. Without apt it lists what is missing and fails. Says nothing when all is there.
+# setup.sh group...: installs what is missing of the groups build, test, demo, lint and aarch64 with
+# apt, as root or through sudo. Without apt it lists what is missing and fails. Says nothing when all is there.
 set -euo pipefail
 
 declare -A groups=(
@@ -9,6 +9,7 @@ declare -A groups=(
   [test]="libgtest-dev libopenblas-dev binutils util-linux python3 python3-venv"
   [demo]="bible-kjv libopenblas-dev"
   [lint]="clang-format-14 clang-tidy-14"
+  [aarch64]="g++-aarch64-linux-gnu qemu-user libhwy-dev:arm64 libtbb-dev:arm64 libgtest-dev:arm64"
 )
 
 packages=()
@@ -41,6 +42,8 @@ works() {
     python3) command -v python3 ;;
     python3-venv) python3 -c 'import ensurepip, venv' ;;
     bible-kjv) command -v bible ;;
+    g++-aarch64-linux-gnu) command -v aarch64-linux-gnu-g++ ;;
+    qemu-user) command -v qemu-aarch64 ;;
     *) command -v "$1" ;;
   esac >/dev/null 2>&1
 }
@@ -79,7 +82,8 @@ echo "Installing with apt: ${missing[*]}"
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
 if ! {
-  "${as_root[@]}" apt-get -q update &&
+  { [[ ${missing[*]} != *:arm64* ]] || "${as_root[@]}" dpkg --add-architecture arm64; } &&
+    "${as_root[@]}" apt-get -q update &&
     "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive \
       apt-get -q -y install --no-install-recommends "${missing[@]}"
 } >"$log" 2>&1; then

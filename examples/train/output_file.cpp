@@ -2,6 +2,8 @@
 #include "output_file.h"
 
 #include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -32,6 +34,13 @@ fs::path target_of(fs::path path) {
 
 fs::path partial_of(const fs::path& target) { return target.string() + ".partial"; }
 
+// Whether the open file is the one that `path` names, and not one that was renamed meanwhile.
+bool is_at(int file, const std::string& path) {
+  struct stat open_one, named;
+  return fstat(file, &open_one) == 0 && stat(path.c_str(), &named) == 0 &&
+         open_one.st_dev == named.st_dev && open_one.st_ino == named.st_ino;
+}
+
 bool same_file(const fs::path& a, const fs::path& b) {
   std::error_code error;
   if (fs::equivalent(a, b, error) && !error) return true;
@@ -51,13 +60,26 @@ OutputFile::OutputFile(const std::string& path)
   if (fs::exists(status) && !fs::is_regular_file(status)) {
     throw std::runtime_error("cannot write " + path + ": it is there and no ordinary file");
   }
-  file_ = open(path_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-  if (file_ < 0) fail();
+  // Locked, so that another run which saves to the same name neither writes into it nor removes it.
+  do {
+    if (file_ >= 0) close(file_);
+    file_ = open(path_.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
+    if (file_ < 0) fail();
+    if (flock(file_, LOCK_EX | LOCK_NB) == 0) continue;
+    const bool is_taken = errno == EWOULDBLOCK;
+    const std::string why = is_taken ? "another run is writing it" : reason();
+    close(file_);
+    throw std::runtime_error("cannot write " + path_ + ": " + why);
+  } while (!is_at(file_, path_));
+  if (ftruncate(file_, 0) == 0) return;
+  const std::string why = reason();
+  close(file_);
+  throw std::runtime_error("cannot write " + path_ + ": " + why);
 }
 
 OutputFile::~OutputFile() {
-  if (file_ >= 0) close(file_);
   if (!kept_) unlink(path_.c_str());
+  if (file_ >= 0) close(file_);
 }
 
 void OutputFile::fail() const {
@@ -77,13 +99,14 @@ void OutputFile::write(const void* bytes, size_t count) {
 
 void OutputFile::keep() {
   if (fsync(file_) != 0) fail();
-  const int file = file_;
-  file_ = -1;
-  if (close(file) != 0) fail();
+  // Closed after it has its name: the lock ends with that.
   if (rename(path_.c_str(), target_.c_str()) != 0) {
     throw std::runtime_error("cannot rename " + path_ + " to " + target_ + ": " + reason());
   }
   kept_ = true;
+  const int file = file_;
+  file_ = -1;
+  if (close(file) != 0) throw std::runtime_error("cannot write " + target_ + ": " + reason());
 }
 
 void expect_writable(const std::string& path) { const OutputFile begun(path); }

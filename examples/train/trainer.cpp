@@ -73,7 +73,8 @@ void Trainer::print_sample(const char* when) {
   Model one_row(operators_, parameters_, size_, 1);
   const auto begin = text_.bytes().begin() + static_cast<std::ptrdiff_t>(text_.training_size());
   const std::string prompt(begin, begin + kPrompt);
-  const std::string sampled = sample(one_row, size_, text_, prompt, options_.sample, options_.seed);
+  const std::string sampled =
+      sample(one_row, size_, text_, prompt, options_.sample, progress_.seed);
   std::printf("\n--- sample %s training, after \"%s\"\n%s\n---\n\n", when,
               printable(prompt).c_str(), printable(sampled.substr(kPrompt)).c_str());
   std::fflush(stdout);

@@ -35,8 +35,8 @@ extern "C" {
  * @param workspaceSize     receives the bytes of device workspace for phase two.
  * @param executor          receives the executor for phase two.
  * @return 0; 161001 a required pointer is null; 161002 dead handle, dtype, format, rank or shape
- *         outside the above, a view outside its allocation, overlap of out with an input; 561101 no
- *         memory.
+ *         outside the above, a view outside its allocation, overlap of out with itself or an input;
+ * 561101 no memory.
  */
 ACLNN_API aclnnStatus aclnnGroupedBiasAddGradGetWorkspaceSize(const aclTensor* gradY,
                                                               const aclTensor* groupIdxOptional,

@@ -42,7 +42,7 @@ extern "C" {
  * @param executor         receives the executor for phase two.
  * @return 0; 161001 input, normalizedShape, out, workspaceSize or executor is null; 161002 dead
  *         handle, dtype, format, rank or shape outside the above, a view outside its allocation,
- *         overlap of an output with another tensor; 561101 no memory.
+ *         overlap of an output with itself or another tensor; 561101 no memory.
  */
 ACLNN_API aclnnStatus aclnnLayerNormGetWorkspaceSize(
     const aclTensor* input, const aclIntArray* normalizedShape, const aclTensor* weightOptional,

@@ -50,8 +50,8 @@ extern "C" {
  * @param executor         receives the executor for phase two.
  * @return 0; 161001 a required pointer is null, outputs asked for by outputMask included; 161002
  *         dead handle, outputMask not of length 3, dtype, format, rank or shape outside the above,
- *         a view outside its allocation, overlap of an output with another tensor; 561101 no
- *         memory.
+ *         a view outside its allocation, overlap of an output with itself or another tensor; 561101
+ * no memory.
  */
 ACLNN_API aclnnStatus aclnnLayerNormBackwardGetWorkspaceSize(
     const aclTensor* gradOut, const aclTensor* input, const aclIntArray* normalizedShape,

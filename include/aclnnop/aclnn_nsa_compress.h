@@ -43,7 +43,7 @@ extern "C" {
  * @param executor           receives the executor for phase two.
  * @return 0; 161001 a required pointer is null; 161002 actSeqLenOptional null or empty, dead
  *         handle, dtype, format, rank, shape, attribute or list outside the above, a view outside
- *         its allocation, overlap of output with an input; 561101 no memory.
+ *         its allocation, overlap of output with itself or an input; 561101 no memory.
  */
 ACLNN_API aclnnStatus aclnnNsaCompressGetWorkspaceSize(
     const aclTensor* input, const aclTensor* weight, const aclIntArray* actSeqLenOptional,

@@ -52,7 +52,7 @@ extern "C" {
  * @param executor                   receives the executor for phase two.
  * @return 0; 161001 a required pointer is null; 161002 dead handle, dtype, format, rank, shape,
  *         attribute or list outside the above, a view outside its allocation, overlap of an output
- *         with another tensor; 561101 no memory.
+ *         with itself or another tensor; 561101 no memory.
  */
 ACLNN_API aclnnStatus aclnnNsaCompressGradGetWorkspaceSize(
     const aclTensor* outputGrad, const aclTensor* input, const aclTensor* weight,

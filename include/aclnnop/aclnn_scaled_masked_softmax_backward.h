@@ -37,8 +37,8 @@ extern "C" {
  * @param workspaceSize  receives the bytes of device workspace for phase two.
  * @param executor       receives the executor for phase two.
  * @return 0; 161001 a pointer is null; 161002 dead handle, dtype, format, rank or shape outside the
- *         above, a view outside its allocation, overlap of out with an input, fixTriuMask true;
- *         561101 no memory.
+ *         above, a view outside its allocation, overlap of out with itself or an input, fixTriuMask
+ * true; 561101 no memory.
  */
 ACLNN_API aclnnStatus aclnnScaledMaskedSoftmaxBackwardGetWorkspaceSize(
     const aclTensor* gradOutput, const aclTensor* y, const aclTensor* mask, double scale,

@@ -98,8 +98,11 @@ Status timestamp(const char* function, const char* name, const EventState& event
   const bool complete = point != nullptr && point->complete();
   nanoseconds = complete ? point->nanoseconds.load(std::memory_order_acquire) : 0;
   if (nanoseconds != 0) return kOk;
+  const char* const state = point == nullptr ? "not recorded"
+                            : complete       ? "dropped with its stream"
+                                             : "not complete";
   return fail(ACL_ERROR_RT_EVENT_TIMESTAMP_INVALID, "%s: %s is %s, expected a record that has run",
-              function, name, point == nullptr ? "not recorded" : "not complete");
+              function, name, state);
 }
 
 Status elapsed(float* ms, aclrtEvent start, aclrtEvent end) {

@@ -119,7 +119,6 @@ Status finish_plan(LaunchState& state) {
     bases[i] = operand.touched ? operand.data : nullptr;
     some = some || bases[i] != nullptr;
     all = all && (bases[i] != nullptr || !operand.touched);
-    if (operand.touched && operand.self_overlapping) return refuse_self_overlap(state.op, operand);
     operand.packed = operand.packed && state.call != nullptr;  // nothing runs: nothing is copied
     if (!operand.touched || !operand.packed) continue;
     operand.packed_at =
@@ -132,8 +131,14 @@ Status finish_plan(LaunchState& state) {
                 state.op);
   }
   if (state.workspace > 0) state.workspace += kAlignment - 1;
+  if (some) {
+    if (const Status status = check_ranges(state, bases)) return status;
+  }
+  for (size_t i = 0; i < state.operand_count; ++i) {
+    const PlannedOperand& operand = state.operands[i];
+    if (operand.touched && operand.self_overlapping) return refuse_self_overlap(state.op, operand);
+  }
   if (!some) return kOk;
-  if (const Status status = check_ranges(state, bases)) return status;
   if (const Status status = check_overlaps(state, bases, state.verified_copies)) return status;
   state.verified = all;
   state.verified_changes = changes;

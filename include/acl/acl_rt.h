@@ -570,8 +570,8 @@ ACL_FUNC_VISIBILITY aclError aclrtStreamWaitEvent(aclrtStream stream, aclrtEvent
 ACL_FUNC_VISIBILITY aclError aclrtSubscribeReport(uint64_t threadId, aclrtStream stream);
 
 /**
- * Takes back aclrtSubscribeReport. Callbacks that wait for the thread are dropped, those launched with
- * ACL_CALLBACK_NO_BLOCK without a word.
+ * Takes back aclrtSubscribeReport. Callbacks that wait for the thread are dropped, those launched
+ * with ACL_CALLBACK_NO_BLOCK without a word.
  *
  * @return 0; 107012 another thread is subscribed to the stream; 107015 none is; stream as above.
  */

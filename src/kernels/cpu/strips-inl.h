@@ -69,16 +69,28 @@ HWY_INLINE Strip<T> load_strip_first(const T* p, size_t count) {
     out.v[0] = load_first(p, count);
     return out;
   } else {
-    alignas(64) T buffer[kStrip<T>];
 #if HWY_TARGET <= HWY_AVX3  // masked loads never touch what they leave out
     const hn::Repartition<uint16_t, TagU32> d16;
-    hn::Store(hn::MaskedLoad(hn::FirstN(d16, count), d16, reinterpret_cast<const uint16_t*>(p)),
-              d16, reinterpret_cast<uint16_t*>(buffer));
+    const auto bits =
+        hn::MaskedLoad(hn::FirstN(d16, count), d16, reinterpret_cast<const uint16_t*>(p));
+    Strip<T> out;
+    if constexpr (std::is_same_v<T, bfloat16_t>) {
+      const TagU32 du;
+      const VecU32 both = hn::BitCast(du, bits);
+      out.v[0].part[0] = hn::BitCast(TagF32(), hn::ShiftLeft<16>(both));
+      out.v[1].part[0] = hn::BitCast(TagF32(), hn::And(both, hn::Set(du, 0xFFFF0000u)));
+    } else {
+      const hn::Rebind<hwy::float16_t, TagF32> half;
+      out.v[0].part[0] = hn::PromoteTo(TagF32(), hn::BitCast(half, hn::LowerHalf(bits)));
+      out.v[1].part[0] = hn::PromoteTo(TagF32(), hn::BitCast(half, hn::UpperHalf(TagU16(), bits)));
+    }
+    return out;
 #else
+    alignas(64) T buffer[kStrip<T>];
     std::memset(static_cast<void*>(buffer), 0, sizeof(buffer));
     std::memcpy(static_cast<void*>(buffer), p, count * sizeof(T));
-#endif
     return load_strip(buffer);
+#endif
   }
 }
 

@@ -1,17 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// LayerNorm on the CPU: one parallel pass over the rows. A row comes from memory for its mean, is
-// visited again in L1 for its variance, and a third time, in L1 or L2, to be written; meanwhile the
-// next row is on its way. Moments are taken panel by panel and joined, so that a row of any length
-// is read from memory at most twice. Few wide rows share their panels among threads instead. Where
-// a row's columns are not one run they pass through buffers on the stack, a panel at a time. Long
-// because of these three cuts, and because a row is written in whole lines, in parts, or in FP64.
+// LayerNorm on the CPU: one parallel pass over the rows. A row comes from memory to be summed, and
+// is written from L1 or L2 while the next one is summed, so that the memory is read and written at
+// the same time. Moments are taken panel by panel and joined, so that a row of any length is read
+// from memory at most twice. Few wide rows share their panels among threads instead. Where a row's
+// columns are not one run they pass through buffers on the stack, a panel at a time. Long because
+// of these three cuts, and because y is written in place, through a stage, or from a buffer.
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <limits>
 
 #include "kernels/cpu/cache.h"
-#include "kernels/cpu/lane_count.h"
 #include "kernels/cpu/parallel.h"
 #include "kernels/cpu/rows.h"
 #include "kernels/cpu/segments.h"
@@ -24,8 +23,8 @@
 #define HWY_TARGET_INCLUDE "ops/layer_norm/cpu.cpp"
 #include <hwy/foreach_target.h>
 
-#include "kernels/cpu/lanes-inl.h"
-#include "kernels/cpu/sums-inl.h"
+#include "kernels/cpu/stage-inl.h"
+#include "ops/layer_norm/block-inl.h"
 #include "ops/layer_norm/moments-inl.h"
 
 #ifndef ACLGRAD_OPS_LAYER_NORM_CPU_SHARED_
@@ -33,19 +32,24 @@
 namespace aclgrad::layer_norm {
 namespace {
 
-// Columns from which a row's first and last lines, which are not whole, may be written apart from
-// the streamed ones between. Does not influence the bits.
-constexpr int64_t kStreamColumns = 128;
-
-// Rows that are visited together, in bytes and in number. More bytes would fit L1 beside gamma and
-// beta, too, but the next group is brought in meanwhile: rows of 3 KiB from small pages take 30 ms
-// two at a time and 42 ms five at a time. Does not influence the bits.
+// Rows that are visited together, in bytes of x, and how many of long ones: the second visit finds
+// short rows in L1, and the last one takes four at a time from L2. Does not influence the bits.
+// Rows that are visited together, in bytes of x: more of them would have to wait for each other's
+// memory, and fewer would not hide their last sums. Does not influence the bits.
 constexpr int64_t kGroupBytes = int64_t{8} << 10;
-constexpr int64_t kGroupRows = 16;
 
-// Columns up to which the next row is brought into L2 while one is written. Longer rows would push
-// each other out.
-constexpr int64_t kPrefetchColumns = 32768;
+// FP32 rows of more columns go in pairs: gamma and beta, 8 bytes a column, leave L1 before the next
+// row and are loaded once for both. Sixteen-bit rows have more to compute than to load (one Zen 4
+// core: f32 8192x4096 12.1 ms in pairs and 13.3 ms one by one, bf16 9.1 and 7.5 ms).
+constexpr int64_t kPairColumns = 2048;
+
+// Columns up to which rows are written and summed one after the other: a group of them is so short
+// that reading and writing overlap by themselves.
+constexpr int64_t kApartColumns = 64;
+
+// Bytes of the stage of a task, and the columns of a row that does not fit it that pass at a time.
+constexpr size_t kYStageBytes = size_t{64} << 10;
+constexpr int64_t kTile = 1024;
 
 // One run as the kernels see it.
 struct Job {
@@ -57,7 +61,10 @@ struct Job {
   bool streaming;  // y does not fit the cache
   RowOffsets x_rows, y_rows, mean_rows, rstd_rows;
   Segments x_form, y_form;
-  bool gathered;  // not both of the forms are dense
+  bool gathered;               // not both of the forms are dense
+  bool y_follows;              // every row of y begins where the one before it ends
+  int64_t y_row_bytes;         // from one to the next, where they are uniform
+  bool usual_weights = false;  // with them an ordinary row has no NaN
 
   int64_t panel_columns(int64_t panel) const {
     return std::min(kPanel, problem.cols - panel * kPanel);
@@ -97,19 +104,25 @@ void put(const View& view, void* base, int64_t offset, float value) {
     static_cast<T*>(base)[offset] = from_float<T>(value);
   });
 }
-void put_statistics(const Job& job, int64_t row, const Statistics& values) {
-  put(job.problem.mean, job.at.mean, job.mean_rows(row), values.mean);
-  put(job.problem.rstd, job.at.rstd, job.rstd_rows(row), values.rstd);
+// Elements of an optional output, for `count` rows from `row` on. `clean`: none is a NaN.
+void put_rows(const View& view, void* base, const RowOffsets& places, int64_t row, int64_t count,
+              const float* values, bool clean) {
+  if (!given(view)) return;
+  if (clean && view.dtype == ACL_FLOAT && places.uniform() && places.stride() == 1) {
+    std::copy_n(values, count, static_cast<float*>(base) + row);
+    return;
+  }
+  for (int64_t r = 0; r < count; ++r) put(view, base, places(row + r), values[r]);
 }
 
-// Where a row of x begins.
+// Where a row begins.
 template <class T>
 HWY_INLINE const T* first_of(const Job& job, int64_t row) {
   return static_cast<const T*>(job.at.x) + job.x_rows(row);
 }
-template <class T>
-HWY_INLINE DenseRow<T> dense_row(const Job& job, int64_t row) {
-  return {first_of<T>(job, row), job.problem.cols};
+inline void* first_of_y(const Job& job, int64_t row) {
+  const auto size = static_cast<int64_t>(dtype_size(job.problem.y.dtype));
+  return static_cast<char*>(job.at.y) + job.y_rows(row) * size;
 }
 
 }  // namespace
@@ -127,160 +140,33 @@ using namespace aclgrad::HWY_NAMESPACE;
 // nothing itself: then, and where only its product with rstd is small, the elements decide.
 template <class Row>
 HWY_NOINLINE void look_closer(const Row& x, int64_t cols, const WideStatistics& wide,
-                              Statistics& values) {
+                              ExactStatistics& exact) {
   const bool whatever_x =
       (wide.mean != 0.0 && std::abs(wide.mean) < double{kNear}) || wide.rstd < double{kLeastRstd};
   const auto reach = static_cast<float>(double{kNear} * std::max(1.0, 1.0 / wide.rstd));
+  const auto mean = static_cast<float>(wide.mean);
   bool look = whatever_x;
   if (!look) {
     x.each_piece([&](const auto* piece, int64_t columns)
-                     HWY_ATTR { look = look || any_near(piece, columns, values.mean, reach); });
+                     HWY_ATTR { look = look || any_near(piece, columns, mean, reach); });
   }
-  if (!look) return;
-  values.exact = true;
-  values.exact_mean = exact_mean<Row>(x, cols);
-  values.exact_rstd = wide.rstd;
+  if (look) exact = {true, exact_mean<Row>(x, cols), wide.rstd};
 }
 
+// The statistics of a row that is not ordinary, or stands beside one.
+template <class Row, class T>
+HWY_NOINLINE void find_unusual(const Job& job, const Row& x, Rows<T>& rows, size_t r) {
+  const WideStatistics wide = statistics_of(job, x, {rows.wide_mean[r], rows.squares[r]});
+  rows.mean[r] = static_cast<float>(wide.mean);
+  rows.rstd[r] = static_cast<float>(wide.rstd);
+  rows.exact[r].needed = false;
+  if (!is_near_zero(rows.mean[r], rows.rstd[r])) return;
+  look_closer(x, job.problem.cols, wide, rows.exact[r]);
+}
+
+// The moments of a row of several panels.
 template <class Row>
-HWY_INLINE void find_statistics(const Job& job, const Row& x, const Moments& moments,
-                                Statistics& values) {
-  const WideStatistics wide = statistics_of(job, x, moments);
-  values.mean = static_cast<float>(wide.mean);
-  values.rstd = static_cast<float>(wide.rstd);
-}
-
-// After find_statistics(), where any_near_zero(): whether the row is to be written in FP64.
-template <class Row>
-HWY_NOINLINE void mark_exact(const Job& job, const Row& x, const Moments& moments,
-                             Statistics& values) {
-  values.exact = false;
-  if (!values.near_zero()) return;
-  look_closer(x, job.problem.cols, statistics_of(job, x, moments), values);
-}
-HWY_INLINE bool any_near_zero(const Statistics* values, int64_t count) {
-  bool found = false;
-  for (int64_t r = 0; r < count; ++r) found |= values[r].near_zero();
-  return found;
-}
-
-// One row's elements on their way through the registers.
-template <class T, class TOut>
-struct Line {
-  const T* x;
-  const T* next;  // the row after it, or the row itself
-  const float *gamma, *beta;
-  TOut* y;
-  F32x16 mean, rstd;
-
-  HWY_INLINE F32x16 normalised(int64_t at) const {
-    const F32x16 xhat = mul(sub(load16(x + at), mean), rstd);
-    return fma(xhat, load16(gamma + at), load16(beta + at));
-  }
-  // Fewer than sixteen.
-  HWY_INLINE void write_part(int64_t at, int64_t columns) const {
-    const auto lanes = static_cast<size_t>(columns);
-    const F32x16 xhat = mul(sub(load_first(x + at, lanes), mean), rstd);
-    store_first(fma(xhat, load_first(gamma + at, lanes), load_first(beta + at, lanes)), y + at,
-                lanes);
-  }
-  // Whole vectors from `at` on; returns where they end.
-  template <bool kStream>
-  HWY_INLINE int64_t write_whole(int64_t at, int64_t end) const {
-    constexpr auto kStep = static_cast<int64_t>(kLanes);
-    constexpr auto kCacheLine = static_cast<int64_t>(64 / sizeof(T));
-    const auto write = [this](int64_t place) HWY_ATTR {
-      if constexpr (kStream) {
-        stream16(normalised(place), y + place);
-      } else {
-        store16(normalised(place), y + place);
-      }
-    };
-    for (; at + kCacheLine <= end; at += kCacheLine) {
-      __builtin_prefetch(next + at, 0, 2);
-      for (int64_t i = 0; i < kCacheLine; i += kStep) write(at + i);
-    }
-    for (; at + kStep <= end; at += kStep) write(at);
-    return at;
-  }
-};
-
-// The first `columns` of a line.
-template <class T, class TOut>
-HWY_INLINE void write_line(const Line<T, TOut>& line, int64_t columns, bool streaming) {
-  const auto first = reinterpret_cast<uintptr_t>(line.y);
-  int64_t at = 0;
-  if (streaming && columns >= kStreamColumns && first % sizeof(TOut) == 0) {
-    constexpr uintptr_t kVector = kLanes * sizeof(TOut);
-    const auto head = static_cast<int64_t>((0 - first) % kVector / sizeof(TOut));
-    if (head != 0) line.write_part(0, head);
-    at = line.template write_whole<true>(head, columns);
-  } else {
-    at = line.template write_whole<false>(0, columns);
-  }
-  if (at < columns) line.write_part(at, columns - at);
-}
-
-template <class T, class TOut>
-HWY_INLINE Line<T, TOut> line_of(const Job& job, int64_t row, int64_t next,
-                                 const Statistics& values) {
-  return Line<T, TOut>{first_of<T>(job, row),
-                       first_of<T>(job, next),
-                       job.gamma,
-                       job.beta,
-                       static_cast<TOut*>(job.at.y) + job.y_rows(row),
-                       set16(values.mean),
-                       set16(values.rstd)};
-}
-
-// Takes the line apart, because one whose address is known to a call could not stay in registers.
-template <class T, class TOut>
-HWY_NOINLINE void write_exact(const Statistics& values, const T* x, const float* gamma,
-                              const float* beta, TOut* y, int64_t columns) {
-  for (int64_t col = 0; col < columns; ++col) {
-    y[col] = from_float<TOut>(exact_y(values, to_float(x[col]), gamma[col], beta[col]));
-  }
-}
-
-// A line's first `columns`, whichever way the row takes.
-template <class T, class TOut>
-HWY_INLINE void write(const Line<T, TOut>& line, const Statistics& values, bool exact,
-                      int64_t columns, bool streaming) {
-  if (HWY_UNLIKELY(exact)) {
-    write_exact(values, line.x, line.gamma, line.beta, line.y, columns);
-  } else {
-    write_line(line, columns, streaming);
-  }
-}
-
-// Columns [begin, begin + columns) of a row, at most a panel, which `x` points to, from a buffer
-// where y is not dense. A function of its own keeps that out of its caller's frame.
-template <class T, class TOut>
-HWY_NOINLINE void write_piece(const Job& job, int64_t row, const Statistics& values, const T* x,
-                              int64_t begin, int64_t columns) {
-  alignas(64) TOut buffer[kPanel];
-  TOut* const y = static_cast<TOut*>(job.at.y) + job.y_rows(row);
-  const bool dense = job.y_form.dense();
-  const Line<T, TOut> line{x,
-                           x,
-                           job.gamma + begin,
-                           job.beta + begin,
-                           dense ? y + begin : buffer,
-                           set16(values.mean),
-                           set16(values.rstd)};
-  write(line, values, values.exact, columns, job.streaming && dense);
-  if (!dense) job.y_form.copy_out(buffer, begin, columns, y);
-}
-
-// The moments of one row, panel by panel.
-template <class Row>
-HWY_INLINE Moments moments_of_row(const Job& job, const Row& x) {
-  if (job.plan.panels == 1) {
-    const auto n = static_cast<size_t>(job.problem.cols);
-    const auto* columns = x.piece(0, job.problem.cols);
-    const double mean = sum_of(columns, n) * job.reciprocal_cols;
-    return {mean, squares_around(mean, columns, n)};
-  }
+Moments moments_of_row(const Job& job, const Row& x) {
   RowMoments joined;
   for (int64_t p = 0; p < job.plan.panels; ++p) {
     const int64_t columns = job.panel_columns(p);
@@ -289,71 +175,298 @@ HWY_INLINE Moments moments_of_row(const Job& job, const Row& x) {
   return joined.all();
 }
 
-// The moments of `count` rows from `row` on. Step by step for all of them, so that the ends of the
-// sums, which wait for one another, overlap between rows.
+// The statistics of rows that are one run each, from rows.x and their moments.
 template <class T>
-HWY_INLINE void group_moments(const Job& job, int64_t row, int64_t count, Moments* out) {
-  if (job.plan.panels > 1) {  // one row
-    out[0] = moments_of_row(job, dense_row<T>(job, row));
-    return;
+HWY_INLINE void finish_dense(const Job& job, Rows<T>& rows) {
+  finish_statistics(rows, job.reciprocal_cols, job.problem.eps);
+  for (size_t r = 0; HWY_UNLIKELY(!rows.ordinary) && r < rows.count; ++r) {
+    find_unusual(job, DenseRow<T>{rows.x[r], job.problem.cols}, rows, r);
   }
-  const auto n = static_cast<size_t>(job.problem.cols);
-  for (int64_t r = 0; r < count; ++r) {
-    out[r].mean = sum_of(first_of<T>(job, row + r), n) * job.reciprocal_cols;
+}
+template <class T>
+HWY_INLINE void find_statistics(const Job& job, Rows<T>& rows) {
+  const int64_t cols = job.problem.cols;
+  if (job.plan.panels == 1) {
+    find_moments(rows, static_cast<size_t>(cols), job.reciprocal_cols);
+  } else {
+    for (size_t r = 0; r < rows.count; ++r) {
+      rows.set_moments(r, moments_of_row(job, DenseRow<T>{rows.x[r], cols}));
+    }
   }
-  for (int64_t r = 0; r < count; ++r) {
-    out[r].squares = squares_around(out[r].mean, first_of<T>(job, row + r), n);
+  finish_dense(job, rows);
+}
+
+// The same for one row of several panels that need not be one run.
+template <class T>
+void find_statistics(const Job& job, const GatheredRow<T>& x, const Moments& found, Rows<T>& rows) {
+  rows.count = 1;
+  rows.set_moments(0, found);
+  finish_statistics(rows, job.reciprocal_cols, job.problem.eps);
+  if (!rows.ordinary) find_unusual(job, x, rows, 0);
+}
+
+template <class T>
+HWY_INLINE void put_statistics(const Job& job, int64_t row, const Rows<T>& rows) {
+  const auto count = static_cast<int64_t>(rows.count);
+  put_rows(job.problem.mean, job.at.mean, job.mean_rows, row, count, rows.mean, rows.ordinary);
+  put_rows(job.problem.rstd, job.at.rstd, job.rstd_rows, row, count, rows.rstd, rows.ordinary);
+}
+
+template <class T>
+HWY_INLINE bool is_plain(const Job& job, const Rows<T>& rows) {
+  return rows.ordinary && job.usual_weights && job.problem.y.dtype == job.problem.x.dtype;
+}
+
+// Rows whose y lies where rows.y points to, all their columns.
+template <class T>
+HWY_INLINE void write_in_place(const Job& job, const Rows<T>& rows) {
+  Store store{job.problem.y.dtype, job.streaming};
+  for (size_t r = 0; store.streaming && r < rows.count; ++r) {
+    store.streaming = begins_line(static_cast<const char*>(rows.y[r]));
+  }
+  const auto cols = static_cast<size_t>(job.problem.cols);
+  write_rows(rows, job.gamma, job.beta, cols, store, is_plain(job, rows), false);
+}
+
+// Where y passes before it is written past the caches: a long row, too, so that it can be summed
+// ahead like others.
+template <class T>
+using YStage = Stage<T, kYStageBytes>;
+
+// The same through a stage, row by row, a tile at a time.
+template <class T>
+void write_staged(const Job& job, const Rows<T>& rows, Rows<T>& part, YStage<T>& stage) {
+  const auto cols = static_cast<size_t>(job.problem.cols);
+  const Store store{job.problem.y.dtype, false};
+  const bool plain = is_plain(job, rows);
+  part.count = 1;
+  part.ordinary = rows.ordinary;
+  for (size_t r = 0; r < rows.count; ++r) {
+    part.mean[0] = rows.mean[r];
+    part.rstd[0] = rows.rstd[r];
+    if (!rows.ordinary) part.exact[0] = rows.exact[r];
+    for (size_t at = 0; at < cols; at += size_t{kTile}) {
+      const size_t columns = std::min(size_t{kTile}, cols - at);
+      part.x[0] = rows.x[r] + at;
+      part.y[0] = stage.room(static_cast<T*>(rows.y[r]) + at, columns);
+      write_rows(part, job.gamma + at, job.beta + at, columns, store, plain, true);
+    }
   }
 }
 
+// Moves rows that follow each other to the stage, where it holds them.
+template <class T>
+bool enter_stage(const Job& job, Rows<T>& rows, YStage<T>& stage) {
+  const auto cols = static_cast<size_t>(job.problem.cols);
+  if (!job.y_follows || rows.count * cols > YStage<T>::kMost) return false;
+  T* room = stage.room(static_cast<T*>(rows.y[0]), rows.count * cols);
+  for (size_t r = 0; r < rows.count; ++r) rows.y[r] = room + r * cols;
+  return true;
+}
+
+// Whether y is to pass through a stage: lines that are not whole cannot be streamed. Short rows
+// with gaps between them are not worth it.
+template <class T>
+bool is_staged(const Job& job) {
+  const auto size = static_cast<int64_t>(sizeof(T));
+  if (!job.streaming || job.problem.y.dtype != job.problem.x.dtype) return false;
+  const bool whole = begins_line(static_cast<const char*>(job.at.y)) && job.y_rows.uniform() &&
+                     job.y_rows.stride() * size % int64_t{kLineBytes} == 0;
+  const bool worth_it = job.y_follows || job.problem.cols * size >= 1024;
+  return !whole && worth_it && reinterpret_cast<uintptr_t>(job.at.y) % sizeof(T) == 0;
+}
+
+// Row r of `rows` together with row n of `next`, from column `at` on.
+template <class T>
+HWY_INLINE Passing<T> passing(const Rows<T>& rows, size_t r, const Rows<T>& next, size_t n,
+                              int64_t at) {
+  Passing<T> out;
+  out.x = rows.x[r] + at;
+  out.y = static_cast<T*>(rows.y[r]) + at;
+  out.next = next.x[n] + at;
+  out.mean = set16(rows.mean[r]);
+  out.rstd = set16(rows.rstd[r]);
+  return out;
+}
+
+// Writes R long rows, which are plain, and finds the moments of those from row `first` of `next`
+// on.
+template <class T, size_t R>
+HWY_NOINLINE void write_and_find_long(const Job& job, const Rows<T>& rows, size_t first,
+                                      bool streaming, Rows<T>& next, size_t next_first) {
+  RowMoments joined[R];
+  for (int64_t p = 0; p < job.plan.panels; ++p) {
+    const int64_t at = p * kPanel;
+    const int64_t columns = job.panel_columns(p);
+    Passing<T> pass[R];
+    for (size_t r = 0; r < R; ++r) pass[r] = passing(rows, first + r, next, next_first + r, at);
+    if (HWY_UNLIKELY(columns < static_cast<int64_t>(kLanes))) {  // no sixteen columns to begin with
+      write_last(pass, job.gamma + at, job.beta + at, 0, static_cast<size_t>(columns));
+      for (size_t r = 0; r < R; ++r) joined[r].add(moments(pass[r].next, columns), columns);
+      continue;
+    }
+    LongTotals totals[R];
+    write_and_sum_long(pass, job.gamma + at, job.beta + at, static_cast<size_t>(columns), streaming,
+                       totals);
+    for (size_t r = 0; r < R; ++r) {
+      const Moments found = moments_from(totals[r], pass[r].next, static_cast<size_t>(columns));
+      if (job.plan.panels == 1) next.set_moments(next_first + r, found);
+      joined[r].add(found, columns);
+    }
+  }
+  for (size_t r = 0; job.plan.panels > 1 && r < R; ++r) {
+    next.set_moments(next_first + r, joined[r].all());
+  }
+}
+
+// Writes rows, which are plain, and finds the moments of the next ones meanwhile, no more of them.
+template <class T>
+HWY_NOINLINE void write_and_find(const Job& job, const Rows<T>& rows, bool streaming,
+                                 Rows<T>& next) {
+  const auto cols = static_cast<size_t>(job.problem.cols);
+  for (size_t r = 0; streaming && r < rows.count; ++r) {
+    streaming = begins_line(static_cast<const char*>(rows.y[r]));
+  }
+  // The sums of a last row may be taken more than once.
+  const auto other = [&](size_t r) { return std::min(r, next.count - 1); };
+  if (cols <= kChainColumns) {
+    alignas(64) double sums[kRows * kWideSums];
+    for (size_t r = 0; r < rows.count; ++r) {
+      const Passing<T> pass[1] = {passing(rows, r, next, other(r), 0)};
+      write_and_sum(pass, job.gamma, job.beta, cols, streaming, sums + other(r) * kWideSums);
+    }
+    return find_joined_moments(next, sums, cols, job.reciprocal_cols);
+  }
+  if (rows.count == 2 && next.count == 2) {
+    return write_and_find_long<T, 2>(job, rows, 0, streaming, next, 0);
+  }
+  for (size_t r = 0; r < rows.count; ++r) {
+    write_and_find_long<T, 1>(job, rows, r, streaming, next, other(r));
+  }
+}
+
+template <class T>
+int64_t group_rows(int64_t cols) {
+  const auto size = static_cast<int64_t>(sizeof(T));
+  if (cols > static_cast<int64_t>(kChainColumns)) return size == 4 && cols > kPairColumns ? 2 : 1;
+  return std::clamp(kGroupBytes / (cols * size), int64_t{1}, static_cast<int64_t>(kRows));
+}
+
 // One task: a slab of rows.
-template <class T, class TOut>
+template <class T>
 void slab(const Job& job, int64_t index) {
   const int64_t cols = job.problem.cols;
   const int64_t begin = index * job.plan.slab_rows;
   const int64_t end = std::min(begin + job.plan.slab_rows, job.problem.rows);
-  const int64_t row_bytes = cols * static_cast<int64_t>(sizeof(T));
-  const int64_t group = std::clamp(kGroupBytes / row_bytes, int64_t{1}, kGroupRows);
-  Moments found[kGroupRows];
-  Statistics values[kGroupRows];
+  const int64_t group = group_rows<T>(cols);
+  const bool staged = is_staged<T>(job);
+  const bool together = cols > kApartColumns;
+  YStage<T> stage(job.streaming);
+  Rows<T> blocks[2], part;
+  Rows<T>* rows = &blocks[0];
+  Rows<T>* next = &blocks[1];
+  const auto locate = [&](Rows<T>& to, int64_t row) {
+    to.count = static_cast<size_t>(std::min(group, end - row));
+    to.x[0] = first_of<T>(job, row);
+    to.y[0] = first_of_y(job, row);
+    for (size_t r = 1; r < to.count; ++r) {
+      const auto here = static_cast<int64_t>(r);
+      to.x[r] = job.x_rows.uniform() ? to.x[0] + here * job.x_rows.stride()
+                                     : first_of<T>(job, row + here);
+      to.y[r] = job.y_rows.uniform() ? static_cast<char*>(to.y[0]) + here * job.y_row_bytes
+                                     : first_of_y(job, row + here);
+    }
+  };
+  locate(*rows, begin);
+  find_statistics(job, *rows);
   for (int64_t row = begin; row < end; row += group) {
-    const int64_t count = std::min(group, end - row);
-    group_moments<T>(job, row, count, found);
-    for (int64_t r = 0; r < count; ++r) {
-      find_statistics(job, dense_row<T>(job, row + r), found[r], values[r]);
-      put_statistics(job, row + r, values[r]);
+    put_statistics(job, row, *rows);
+    const bool more = row + group < end;
+    if (more) locate(*next, row + group);
+    const bool in_stage = staged && enter_stage(job, *rows, stage);
+    if (more && together && staged == in_stage && is_plain(job, *rows)) {
+      write_and_find(job, *rows, job.streaming && !staged, *next);
+      finish_dense(job, *next);
+    } else {
+      if (in_stage) {
+        const Store store{job.problem.y.dtype, false};
+        write_rows(*rows, job.gamma, job.beta, static_cast<size_t>(cols), store,
+                   is_plain(job, *rows), true);
+      } else if (staged) {
+        write_staged(job, *rows, part, stage);
+      } else {
+        write_in_place(job, *rows);
+      }
+      if (more) find_statistics(job, *next);
     }
-    const bool look = any_near_zero(values, count);
-    for (int64_t r = 0; HWY_UNLIKELY(look) && r < count; ++r) {
-      mark_exact(job, dense_row<T>(job, row + r), found[r], values[r]);
-    }
-    for (int64_t r = 0; r < count; ++r) {
-      const int64_t next = cols <= kPrefetchColumns ? std::min(row + r + group, end - 1) : row + r;
-      const Line<T, TOut> line = line_of<T, TOut>(job, row + r, next, values[r]);
-      write(line, values[r], look && values[r].exact, cols, job.streaming);
-    }
+    std::swap(rows, next);
   }
+  stage.flush();
   if (job.streaming) hwy::FlushStream();
 }
 
-// The same task where a row of x or y is not one run: row by row, a panel at a time.
-template <class T, class TOut>
+// Columns [begin, begin + columns) of rows from `row` on, at most a panel in all, which rows.x
+// points to, from a buffer where y is not dense.
+template <class T>
+HWY_NOINLINE void write_piece(const Job& job, int64_t row, Rows<T>& rows, int64_t begin,
+                              int64_t columns) {
+  visit_float(job.problem.y.dtype, [&](auto type) HWY_ATTR {
+    using TOut = decltype(type);
+    alignas(64) TOut buffer[kPanel];
+    const bool dense = job.y_form.dense();
+    for (size_t r = 0; r < rows.count; ++r) {
+      auto* y = static_cast<TOut*>(first_of_y(job, row + static_cast<int64_t>(r)));
+      rows.y[r] = dense ? y + begin : buffer + static_cast<int64_t>(r) * columns;
+    }
+    Store store{job.problem.y.dtype, job.streaming && dense};
+    for (size_t r = 0; store.streaming && r < rows.count; ++r) {
+      store.streaming = begins_line(static_cast<const char*>(rows.y[r]));
+    }
+    write_rows(rows, job.gamma + begin, job.beta + begin, static_cast<size_t>(columns), store,
+               is_plain(job, rows), false);
+    for (size_t r = 0; !dense && r < rows.count; ++r) {
+      auto* y = static_cast<TOut*>(first_of_y(job, row + static_cast<int64_t>(r)));
+      job.y_form.copy_out(buffer + static_cast<int64_t>(r) * columns, begin, columns, y);
+    }
+  });
+}
+
+// The task of slab() where a row of x or y is not one run: short rows are gathered, as many as make
+// up a panel, and long ones pass a panel at a time.
+template <class T>
 void gathered_slab(const Job& job, int64_t index) {
   const int64_t cols = job.problem.cols;
   const int64_t begin = index * job.plan.slab_rows;
   const int64_t end = std::min(begin + job.plan.slab_rows, job.problem.rows);
-  GatheredRow<T> x(job.x_form, cols);
-  for (int64_t row = begin; row < end; ++row) {
-    x.enter(first_of<T>(job, row));
-    const Moments found = moments_of_row(job, x);
-    Statistics values;
-    find_statistics(job, x, found, values);
-    put_statistics(job, row, values);
-    mark_exact(job, x, found, values);
-    x.each_piece([&, at = int64_t{0}](const T* piece, int64_t columns) mutable {
-      write_piece<T, TOut>(job, row, values, piece, at, columns);
-      at += columns;
-    });
+  const int64_t group = std::clamp(kPanel / cols, int64_t{1}, int64_t{kRows});
+  Rows<T> rows;
+  if (job.plan.panels == 1) {
+    alignas(64) T gathered[kPanel];
+    for (int64_t row = begin; row < end; row += group) {
+      rows.count = static_cast<size_t>(std::min(group, end - row));
+      for (size_t r = 0; r < rows.count; ++r) {
+        rows.x[r] = first_of<T>(job, row + static_cast<int64_t>(r));
+        if (job.x_form.dense()) continue;
+        T* to = gathered + static_cast<int64_t>(r) * cols;
+        job.x_form.copy_in(rows.x[r], 0, cols, to);
+        rows.x[r] = to;
+      }
+      find_statistics(job, rows);
+      put_statistics(job, row, rows);
+      write_piece(job, row, rows, 0, cols);
+    }
+  } else {
+    GatheredRow<T> x(job.x_form, cols);
+    for (int64_t row = begin; row < end; ++row) {
+      x.enter(first_of<T>(job, row));
+      find_statistics(job, x, moments_of_row(job, x), rows);
+      put_statistics(job, row, rows);
+      x.each_piece([&, at = int64_t{0}](const T* piece, int64_t columns) mutable {
+        rows.x[0] = piece;
+        write_piece(job, row, rows, at, columns);
+        at += columns;
+      });
+    }
   }
   if (job.streaming) hwy::FlushStream();
 }
@@ -378,74 +491,107 @@ void row_statistics(const Job& job, int64_t row) {
   }
   GatheredRow<T> x(job.x_form, job.problem.cols);
   x.enter(first_of<T>(job, row));
-  find_statistics(job, x, row_moments.all(), job.statistics(row));
-  mark_exact(job, x, row_moments.all(), job.statistics(row));
-  put_statistics(job, row, job.statistics(row));
+  Rows<T> rows;
+  find_statistics(job, x, row_moments.all(), rows);
+  put_statistics(job, row, rows);
+  job.statistics(row) = {rows.mean[0], rows.rstd[0], rows.ordinary, rows.exact[0]};
 }
 
-template <class T, class TOut>
+template <class T>
 void write_panel(const Job& job, int64_t index) {
   const int64_t row = index / job.plan.panels;
   const int64_t panel = index % job.plan.panels;
   const int64_t columns = job.panel_columns(panel);
   GatheredRow<T> x(job.x_form, job.problem.cols);
   x.enter(first_of<T>(job, row));
-  const T* piece = x.piece(panel * kPanel, columns);
-  write_piece<T, TOut>(job, row, job.statistics(row), piece, panel * kPanel, columns);
+  const Statistics& values = job.statistics(row);
+  Rows<T> rows;
+  rows.count = 1;
+  rows.x[0] = x.piece(panel * kPanel, columns);
+  rows.mean[0] = values.mean;
+  rows.rstd[0] = values.rstd;
+  rows.ordinary = values.ordinary;
+  rows.exact[0] = values.exact;
+  write_piece(job, row, rows, panel * kPanel, columns);
   if (job.streaming) hwy::FlushStream();
 }
 
-// gamma or beta as dense FP32, or one number everywhere.
-template <class T>
-void widen(const View& view, const void* from, int64_t cols, float* to) {
-  GatheredRow<T> numbers(Segments(view, 0), cols);
-  numbers.enter(static_cast<const T*>(from));
-  numbers.each_piece([&](const T* piece, int64_t columns) HWY_ATTR {
-    constexpr auto kStep = static_cast<int64_t>(kLanes);
-    int64_t at = 0;
-    for (; at + kStep <= columns; at += kStep) store_raw(load16(piece + at), to + at);
-    for (; at < columns; ++at) to[at] = to_float(piece[at]);
-    to += columns;
-  });
-}
+// gamma or beta as dense FP32 in strip order, zeros behind it to the end of the strip.
 template <class T>
 void prepare(const View& view, const void* from, int64_t cols, float absent, float* to) {
+  const int64_t padded = round_up(cols, static_cast<int64_t>(kTwo));
+  std::fill(to + cols / int64_t{kTwo} * int64_t{kTwo}, to + padded, 0.0f);
+  const auto place = [to](int64_t col) { return to + strip_place<T>(static_cast<size_t>(col)); };
   if (!given(view)) {
-    std::fill_n(to, cols, absent);
-  } else if (view.dtype == ACL_FLOAT) {
-    widen<float>(view, from, cols, to);
-  } else {
-    widen<T>(view, from, cols, to);
+    for (int64_t col = 0; col < cols; ++col) *place(col) = absent;
+    return;
   }
+  visit_float(view.dtype, [&](auto type) HWY_ATTR {
+    using From = decltype(type);
+    GatheredRow<From> numbers(Segments(view, 0), cols);
+    numbers.enter(static_cast<const From*>(from));
+    numbers.each_piece([&, begin = int64_t{0}](const From* piece, int64_t columns) mutable {
+      int64_t at = 0;
+      if constexpr (std::is_same_v<From, T>) {
+        constexpr auto kStep = static_cast<int64_t>(kStrip<T>);
+        for (; at + kStep <= columns; at += kStep) {
+          const Strip<T> strip = load_strip(piece + at);
+          for (size_t i = 0; i < kStripVectors<T>; ++i) {
+            store_raw(strip.v[i], to + begin + at + static_cast<int64_t>(i * kLanes));
+          }
+        }
+      }
+      for (; at < columns; ++at) *place(begin + at) = to_float(piece[at]);
+      begin += columns;
+    });
+  });
 }
 
-template <class T, class TOut>
-void run_to(const Job& job) {
+// No element is so large that an ordinary row's y could be a NaN.
+bool all_usual(const float* numbers, int64_t cols) {
+  const TagF32 d;
+  const auto n = static_cast<size_t>(cols);
+  auto usual = hn::Eq(hn::Zero(d), hn::Zero(d));
+  const auto look = [&](const F32x16& v) HWY_ATTR {
+    for (size_t i = 0; i < kParts; ++i) {
+      usual = hn::And(usual, hn::Le(hn::Abs(v.part[i]), hn::Set(d, kUsualWeight)));
+    }
+  };
+  size_t at = 0;
+  for (; at + kLanes <= n; at += kLanes) look(load16(numbers + at));
+  if (at < n) look(load_first(numbers + at, n - at));
+  return hn::AllTrue(d, usual);
+}
+
+template <class T>
+void run(const Job& whole) {
+  Job job = whole;
+  const Problem& problem = job.problem;
   const Plan& plan = job.plan;
+  const Addresses& at = job.at;
+  if (plan.gamma_bytes > 0) {
+    prepare<T>(problem.gamma, at.gamma, problem.cols, 1.0f, static_cast<float*>(at.gamma_region));
+  }
+  if (plan.beta_bytes > 0) {
+    prepare<T>(problem.beta, at.beta, problem.cols, 0.0f, static_cast<float*>(at.beta_region));
+  }
+  const int64_t places = round_up(problem.cols, static_cast<int64_t>(kTwo));
+  const auto usual = [&](const float* numbers, int64_t bytes)
+                         HWY_ATTR { return all_usual(numbers, bytes > 0 ? places : problem.cols); };
+  // Few wide rows would wait for one thread's look at their weights.
+  job.usual_weights = !plan.wide && problem.eps >= 0.0 && usual(job.gamma, plan.gamma_bytes) &&
+                      usual(job.beta, plan.beta_bytes);
   if (!plan.wide) {
     parallel_blocks(plan.slabs, [&](int64_t index) {
-      if (job.gathered) return gathered_slab<T, TOut>(job, index);
-      slab<T, TOut>(job, index);
+      if (job.gathered) return gathered_slab<T>(job, index);
+      slab<T>(job, index);
     });
     return;
   }
   const int64_t panels = job.problem.rows * plan.panels;
   parallel_blocks(panels, [&](int64_t index) { panel_moments<T>(job, index); });
   parallel_blocks(job.problem.rows, [&](int64_t row) { row_statistics<T>(job, row); });
-  parallel_blocks(panels, [&](int64_t index) { write_panel<T, TOut>(job, index); });
-}
-
-template <class T>
-void run(const Job& job) {
-  const Problem& problem = job.problem;
-  const Addresses& at = job.at;
-  if (job.plan.gamma_bytes > 0) {
-    prepare<T>(problem.gamma, at.gamma, problem.cols, 1.0f, static_cast<float*>(at.gamma_region));
-  }
-  if (job.plan.beta_bytes > 0) {
-    prepare<T>(problem.beta, at.beta, problem.cols, 0.0f, static_cast<float*>(at.beta_region));
-  }
-  visit_float(problem.y.dtype, [&](auto type) { run_to<T, decltype(type)>(job); });
+  parallel_blocks(panels, [&](int64_t index) { write_panel<T>(job, index); });
 }
 void run_f32(const Job& job) { run<float>(job); }
 void run_f16(const Job& job) { run<float16_t>(job); }
@@ -467,7 +613,8 @@ HWY_EXPORT(run_bf16);
 // The sum of no elements is 0; their variance is 0 / 0.
 void run_without_columns(const Job& job) {
   for (int64_t row = 0; row < job.problem.rows; ++row) {
-    put_statistics(job, row, {0.0f, std::numeric_limits<float>::quiet_NaN(), false, 0.0, 0.0});
+    put(job.problem.mean, job.at.mean, job.mean_rows(row), 0.0f);
+    put(job.problem.rstd, job.at.rstd, job.rstd_rows(row), std::numeric_limits<float>::quiet_NaN());
   }
 }
 
@@ -477,6 +624,7 @@ void run_cpu(const Problem& problem, const Plan& plan, const Addresses& at) {
   const int64_t y_bytes =
       problem.rows * problem.cols * static_cast<int64_t>(dtype_size(problem.y.dtype));
   const Segments x_form(problem.x, problem.row_dim), y_form(problem.y, problem.row_dim);
+  const RowOffsets y_rows(problem.y, problem.row_dim);
   const Job job{problem,
                 plan,
                 at,
@@ -485,12 +633,14 @@ void run_cpu(const Problem& problem, const Plan& plan, const Addresses& at) {
                 1.0 / static_cast<double>(problem.cols),
                 outputs_should_stream(y_bytes),
                 RowOffsets(problem.x, problem.row_dim),
-                RowOffsets(problem.y, problem.row_dim),
+                y_rows,
                 RowOffsets(problem.mean, problem.mean.rank),
                 RowOffsets(problem.rstd, problem.rstd.rank),
                 x_form,
                 y_form,
-                !x_form.dense() || !y_form.dense()};
+                !x_form.dense() || !y_form.dense(),
+                y_form.dense() && y_rows.uniform() && y_rows.stride() == problem.cols,
+                y_rows.stride() * static_cast<int64_t>(dtype_size(problem.y.dtype))};
   if (problem.cols == 0) return run_without_columns(job);
   switch (problem.x.dtype) {
     case ACL_FLOAT16:

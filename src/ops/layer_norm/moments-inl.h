@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The sums of a row, or of a part of it, that is one run in memory: its moments, and whether an
-// element lies near the mean.
+// element lies near the mean. Vectors are those of strips (strips-inl.h), counted from the first
+// column on.
 
 #if defined(ACLGRAD_OPS_LAYER_NORM_MOMENTS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef ACLGRAD_OPS_LAYER_NORM_MOMENTS_INL_H_
@@ -14,7 +15,8 @@
 #include <cstdint>
 #include <type_traits>
 
-#include "kernels/cpu/lanes-inl.h"
+#include "kernels/cpu/lane_sums-inl.h"
+#include "kernels/cpu/strips-inl.h"
 #include "kernels/cpu/sums-inl.h"
 #include "ops/layer_norm/statistics.h"
 
@@ -25,76 +27,320 @@ namespace {
 
 using namespace aclgrad::HWY_NAMESPACE;
 
+// Sixteen FP64 lanes: one chain of a sum.
 using Chain = VecF64[kWideParts];
 
-// Sixteen numbers more in an FP64 chain of sixteen lanes.
+// What is left of a row's FP64 lanes before they are joined over several rows at once.
+inline constexpr size_t kWideSums = kLanes / 2;
+
+// Columns of two vectors, one for each chain of the sum.
+inline constexpr size_t kTwo = 2 * kLanes;
+
+// Columns of one round of the four chains of the squares, and those that fill them.
+inline constexpr size_t kRound = 4 * kLanes;
+inline constexpr size_t kChainColumns = kRound * kChain;
+
 HWY_INLINE void add_vector(const F32x16& v, Chain& chain) {
   each_wide(v, [&](size_t lane, VecF64 wide) HWY_ATTR {
-    chain[lane / kWideLanes] = hn::Add(chain[lane / kWideLanes], wide);
+    // A multiplication by 1 changes nothing but the execution unit: the adders are busy promoting.
+    chain[lane / kWideLanes] = hn::MulAdd(wide, hn::Set(TagF64(), 1.0), chain[lane / kWideLanes]);
   });
 }
-template <class T>
-HWY_INLINE void add_vector(const T* x, Chain& chain) {
-  if constexpr (std::is_same_v<T, float>) {
-    const hn::Rebind<float, TagF64> narrow;  // promoted on the way from memory
-    for (size_t part = 0; part < kWideParts; ++part) {
-      const auto v = hn::LoadU(narrow, x + part * kWideLanes);
-      // A multiplication by 1 changes nothing but the execution unit: the adders are busy
-      // promoting.
-      chain[part] = hn::MulAdd(hn::PromoteTo(TagF64(), v), hn::Set(TagF64(), 1.0), chain[part]);
-    }
-  } else {
-    add_vector(load16(x), chain);
+HWY_INLINE void add_vector(const float* x, Chain& chain) {
+  const hn::Rebind<float, TagF64> narrow;  // promoted on the way from memory
+  for (size_t part = 0; part < kWideParts; ++part) {
+    const auto wide = hn::PromoteTo(TagF64(), hn::LoadU(narrow, x + part * kWideLanes));
+    chain[part] = hn::MulAdd(wide, hn::Set(TagF64(), 1.0), chain[part]);
   }
 }
-// Four vectors more.
-template <class T>
-HWY_INLINE void add_four(const T* x, Chain& even, Chain& odd) {
-  add_vector(x, even);
-  add_vector(x + kLanes, odd);
-  add_vector(x + 2 * kLanes, even);
-  add_vector(x + 3 * kLanes, odd);
-}
 
-// The sum of a row or panel. In FP64: between large numbers of both signs the mean may be small,
-// and elements near it are right only if it is.
+// Two vectors more, or what is there of them.
 template <class T>
-HWY_INLINE double sum_of(const T* x, size_t n) {
-  Chain even, odd;
-  for (size_t part = 0; part < kWideParts; ++part) even[part] = odd[part] = hn::Zero(TagF64());
-  size_t at = 0;
-  for (; at + 4 * kLanes <= n; at += 4 * kLanes) add_four(x + at, even, odd);
-  for (; at + kLanes <= n; at += kLanes) add_vector(x + at, odd);
-  if (at < n) add_vector(load_first(x + at, n - at), even);
-  for (size_t part = 0; part < kWideParts; ++part) even[part] = hn::Add(even[part], odd[part]);
-  return join_wide(even);
-}
-
-// The squares around a mean: those around its FP32 neighbour, less what the step between adds.
-template <class T>
-HWY_INLINE double squares_around(double mean, const T* x, size_t n) {
-  const auto near = static_cast<float>(mean);
-  const F32x16 centre = set16(near);
-  const auto square = [&](const T* at, size_t lanes, const F32x16& sum) HWY_ATTR {
-    const F32x16 distance = HWY_LIKELY(lanes == kLanes)
-                                ? sub(load16(at), centre)
-                                : keep_first(sub(load_first(at, lanes), centre), lanes);
-    return fma(distance, distance, sum);
-  };
-  double squares[1];
-  if (n <= 2 * kLanes) {  // the same sum without a loop
-    const size_t first = std::min(n, kLanes);
-    F32x16 sum = square(x, first, zero16());
-    if (n > first) sum = add(sum, square(x + first, n - first, zero16()));
-    squares[0] = join16(sum);
+HWY_INLINE void add_two(const T* x, Chain (&chains)[2]) {
+  if constexpr (kStripVectors<T> == 1) {
+    add_vector(x, chains[0]);
+    add_vector(x + kLanes, chains[1]);
   } else {
-    row_sums<1>(n, squares, [&](size_t i, size_t lanes, F32x16(&acc)[1]) HWY_ATTR {
-      acc[0] = square(x + i * kLanes, lanes, acc[0]);
-    });
+    const Strip<T> strip = load_strip(x);
+    add_vector(strip.v[0], chains[0]);
+    add_vector(strip.v[1], chains[1]);
+  }
+}
+template <class T>
+HWY_INLINE void add_first(const T* x, size_t count, Chain (&chains)[2]) {
+  if constexpr (kStripVectors<T> == 1) {
+    if (count < kLanes) return add_vector(load_first(x, count), chains[0]);
+    add_vector(x, chains[0]);
+    if (count > kLanes) add_vector(load_first(x + kLanes, count - kLanes), chains[1]);
+  } else {
+    const Strip<T> strip = load_strip_first(x, count);
+    add_vector(strip.v[0], chains[0]);
+    add_vector(strip.v[1], chains[1]);
+  }
+}
+
+// The sum of a row or panel, in FP64: between large numbers of both signs the mean may be small,
+// and elements near it are right only if it is. Vector i goes to chain i mod 2; the chains are
+// joined, then lanes i and i + 8.
+class WideSum {
+ public:
+  HWY_INLINE WideSum() {
+    for (size_t part = 0; part < kWideParts; ++part) {
+      chains_[0][part] = chains_[1][part] = hn::Zero(TagF64());
+    }
+  }
+  template <class T>
+  HWY_INLINE void add(const T* x) {
+    add_two(x, chains_);
+  }
+  template <class T>
+  HWY_INLINE void add_last(const T* x, size_t count) {
+    if (count != 0) add_first(x, count, chains_);
+  }
+  HWY_INLINE void put(double* out) const {
+    constexpr size_t kHalf = kWideParts / 2;
+    for (size_t part = 0; part < kHalf; ++part) {
+      hn::Store(hn::Add(hn::Add(chains_[0][part], chains_[1][part]),
+                        hn::Add(chains_[0][part + kHalf], chains_[1][part + kHalf])),
+                TagF64(), out + part * kWideLanes);
+    }
+  }
+
+ private:
+  Chain chains_[2];
+};
+template <class T>
+HWY_INLINE void put_sums(const T* x, size_t n, double* out) {
+  WideSum sum;
+  size_t at = 0;
+  for (; at + 2 * kTwo <= n; at += 2 * kTwo) {
+    sum.add(x + at);
+    sum.add(x + at + kTwo);
+  }
+  if (at + kTwo <= n) {
+    sum.add(x + at);
+    at += kTwo;
+  }
+  sum.add_last(x + at, n - at);
+  sum.put(out);
+}
+
+// Lane k of the result is the sum of the eight doubles from p + 8 k: lanes i and i + 4, then i + 2,
+// i + 1 (lane_sums-inl.h does the same in FP32).
+#if HWY_TARGET == HWY_SCALAR
+HWY_INLINE void join_sums(const double* p, double* out) {
+  for (size_t k = 0; k < kWideSums; ++k) {
+    double v[kWideSums];
+    std::copy_n(p + k * kWideSums, kWideSums, v);
+    for (size_t half = kWideSums / 2; half > 0; half /= 2) {
+      for (size_t i = 0; i < half; ++i) v[i] += v[i + half];
+    }
+    out[k] = v[0];
+  }
+}
+#else
+HWY_INLINE VecF64 register_of_joined(const double* p) {
+  const TagF64 d;
+  VecF64 v[kWideLanes];
+  for (size_t k = 0; k < kWideLanes; ++k) {
+    const auto part = [&](size_t i)
+                          HWY_ATTR { return hn::Load(d, p + k * kWideSums + i * kWideLanes); };
+    if constexpr (kWideLanes == 8) {
+      v[k] = part(0);
+    } else if constexpr (kWideLanes == 4) {
+      v[k] = hn::Add(part(0), part(1));
+    } else {
+      v[k] = hn::Add(hn::Add(part(0), part(2)), hn::Add(part(1), part(3)));
+    }
+  }
+  for (size_t half = kWideLanes / 2; half > 1; half /= 2) {
+    for (size_t k = 0; k < half; ++k) {
+      const VecF64 a = v[k];
+      const VecF64 b = v[k + half];
+      if (half == kWideLanes / 2) {
+        v[k] = hn::Add(hn::ConcatLowerLower(d, b, a), hn::ConcatUpperUpper(d, b, a));
+      } else {
+        v[k] = hn::Add(hn::OddEvenBlocks(hn::SwapAdjacentBlocks(b), a),
+                       hn::OddEvenBlocks(b, hn::SwapAdjacentBlocks(a)));
+      }
+    }
+  }
+  return hn::Add(hn::InterleaveLower(d, v[0], v[1]), hn::InterleaveUpper(d, v[0], v[1]));
+}
+HWY_INLINE void join_sums(const double* p, double* out) {
+  for (size_t k = 0; k < kWideSums; k += kWideLanes) {
+    hn::StoreU(register_of_joined(p + k * kWideSums), TagF64(), out + k);
+  }
+}
+#endif
+
+// The squares around `centre` of up to kChainColumns columns, lane by lane: vector i goes to chain
+// i mod 4, and the chains are joined in pairs.
+template <class T>
+HWY_INLINE F32x16 square_chains(const T* x, size_t n, float centre) {
+  const F32x16 centre16 = set16(centre);
+  F32x16 acc[4];
+  for (size_t c = 0; c < 4; ++c) acc[c] = zero16();
+  const auto square = [&](const Strip<T>& strip, size_t columns, bool whole, size_t chain)
+                          HWY_ATTR {
+                            Strip<T> apart;
+                            for (size_t i = 0; i < kStripVectors<T>; ++i) {
+                              apart.v[i] = sub(strip.v[i], centre16);
+                            }
+                            if (!whole) apart = keep_first_columns<T>(apart, columns);
+                            for (size_t i = 0; i < kStripVectors<T>; ++i) {
+                              acc[chain + i] = fma(apart.v[i], apart.v[i], acc[chain + i]);
+                            }
+                          };
+  size_t at = 0;
+  for (; at + kRound <= n; at += kRound) {
+    for (size_t c = 0; c < 4; c += kStripVectors<T>) {
+      square(load_strip(x + at + c * kLanes), kStrip<T>, true, c);
+    }
+  }
+  for (size_t c = 0; c < 4; c += kStripVectors<T>) {  // less than a round is left
+    const size_t here = at + c * kLanes;
+    if (here + kStrip<T> <= n) {
+      square(load_strip(x + here), kStrip<T>, true, c);
+    } else if (here < n) {
+      square(load_strip_first(x + here, n - here), n - here, false, c);
+    }
+  }
+  return add(add(acc[0], acc[1]), add(acc[2], acc[3]));
+}
+
+// What long panels are summed in, in one visit: the sum, and the squares around a number near the
+// mean, vector i in chain i mod 2, from where they go to FP64 every kSquareColumns columns.
+inline constexpr size_t kSquareColumns = kTwo * kChain;
+class LongSums {
+ public:
+  HWY_INLINE LongSums() {}
+  HWY_INLINE explicit LongSums(float centre) : centre_(set16(centre)) {
+    squares_[0] = squares_[1] = zero16();
+  }
+  template <class T>
+  HWY_INLINE void add(const T* x) {
+    sum_.add(x);
+    if constexpr (kStripVectors<T> == 1) {
+      square(load16(x), squares_[0]);
+      square(load16(x + kLanes), squares_[1]);
+    } else {
+      const Strip<T> strip = load_strip(x);
+      square(strip.v[0], squares_[0]);
+      square(strip.v[1], squares_[1]);
+    }
+  }
+  // Fewer than two vectors, but some.
+  template <class T>
+  HWY_INLINE void add_last(const T* x, size_t count) {
+    sum_.add_last(x, count);
+    Strip<T> apart;
+    size_t here = count;
+    if constexpr (kStripVectors<T> == 1) {
+      if (count >= kLanes) {
+        square(load16(x), squares_[0]);
+        here -= kLanes;
+        if (here == 0) return;
+        x += kLanes;
+      }
+    }
+    const Strip<T> strip = load_strip_first(x, here);
+    for (size_t i = 0; i < kStripVectors<T>; ++i) apart.v[i] = sub(strip.v[i], centre_);
+    apart = keep_first_columns<T>(apart, here);
+    if constexpr (kStripVectors<T> == 1) {
+      F32x16& chain = squares_[here == count ? 0 : 1];
+      chain = fma(apart.v[0], apart.v[0], chain);
+    } else {
+      for (size_t i = 0; i < 2; ++i) squares_[i] = fma(apart.v[i], apart.v[i], squares_[i]);
+    }
+  }
+  // After kSquareColumns columns, and at the end.
+  HWY_INLINE void carry(double* totals) {
+    add_to(totals, aclgrad::HWY_NAMESPACE::add(squares_[0], squares_[1]));
+    squares_[0] = squares_[1] = zero16();
+  }
+  HWY_INLINE void put(double* sums) const { sum_.put(sums); }
+
+ private:
+  HWY_INLINE void square(const F32x16& v, F32x16& chain) const {
+    const F32x16 apart = sub(v, centre_);
+    chain = fma(apart, apart, chain);
+  }
+  WideSum sum_;
+  F32x16 centre_;
+  F32x16 squares_[2];
+};
+
+// What LongSums leaves behind.
+struct LongTotals {
+  HWY_INLINE LongTotals() {}
+  alignas(64) double sums[kWideSums];
+  alignas(64) double squares[kLanes] = {};
+  float centre;
+};
+
+// A number near the mean of most panels: that of their first sixteen columns.
+template <class T>
+HWY_INLINE float near_mean(const T* x) {
+  alignas(64) float v[kLanes];
+  store_raw(load16(x), v);
+  for (size_t half = kLanes / 2; half > 0; half /= 2) {
+    for (size_t i = 0; i < half; ++i) v[i] += v[i + half];
+  }
+  return v[0] * (1.0f / static_cast<float>(kLanes));
+}
+
+// The squares around the FP32 neighbour of the mean, less what the step between adds.
+template <class T>
+HWY_NOINLINE double squares_around(double mean, const T* x, size_t n) {
+  const auto near = static_cast<float>(mean);
+  alignas(64) double totals[kLanes] = {};
+  for (size_t at = 0; at < n; at += kChainColumns) {
+    add_to(totals, square_chains(x + at, std::min(kChainColumns, n - at), near));
   }
   const double step = mean - static_cast<double>(near);
-  const double around_mean = squares[0] - step * step * static_cast<double>(n);
-  return around_mean < 0.0 ? 0.0 : around_mean;
+  const double around = join16(totals) - step * step * static_cast<double>(n);
+  return around < 0.0 ? 0.0 : around;
+}
+
+// The moments of a panel from what one visit left. Where the number near the mean was not near
+// enough, so that a difference of large squares would lose digits, the squares are taken again.
+template <class T>
+HWY_INLINE Moments moments_from(LongTotals& totals, const T* x, size_t n) {
+  double* sums = totals.sums;
+  for (size_t half = kWideSums / 2; half > 0; half /= 2) {
+    for (size_t i = 0; i < half; ++i) sums[i] += sums[i + half];
+  }
+  const double mean = sums[0] / static_cast<double>(n);
+  const double step = mean - static_cast<double>(totals.centre);
+  const double squares = join16(totals.squares);
+  const double added = step * step * static_cast<double>(n);
+  if (HWY_LIKELY(added <= 0.25 * squares)) return {mean, squares - added};
+  return {mean, squares_around(mean, x, n)};
+}
+
+// The moments of a panel of any number of columns.
+template <class T>
+Moments moments(const T* x, int64_t columns) {
+  const auto n = static_cast<size_t>(columns);
+  LongTotals totals;
+  if (n < kLanes) {
+    put_sums(x, n, totals.sums);
+    totals.centre = 0.0f;
+    for (double& square : totals.squares) square = 0.0;
+    return moments_from(totals, x, n);
+  }
+  totals.centre = near_mean(x);
+  LongSums sums(totals.centre);
+  for (size_t begin = 0; begin < n; begin += kSquareColumns) {
+    const size_t end = std::min(n, begin + kSquareColumns);
+    size_t at = begin;
+    for (; at + kTwo <= end; at += kTwo) sums.add(x + at);
+    if (at < end) sums.add_last(x + at, end - at);
+    sums.carry(totals.squares);
+  }
+  sums.put(totals.sums);
+  return moments_from(totals, x, n);
 }
 
 // An element is nearer to the mean than `reach`, but not on it.
@@ -114,13 +360,6 @@ bool any_near(const T* x, int64_t cols, float mean, float reach) {
   for (; at + kLanes <= n; at += kLanes) look(sub(load16(x + at), centre));
   if (at < n) look(keep_first(sub(load_first(x + at, n - at), centre), n - at));
   return !hn::AllFalse(d, found);
-}
-
-template <class T>
-HWY_INLINE Moments moments(const T* x, int64_t columns) {
-  const auto n = static_cast<size_t>(columns);
-  const double mean = sum_of(x, n) / static_cast<double>(columns);
-  return {mean, squares_around(mean, x, n)};
 }
 
 }  // namespace

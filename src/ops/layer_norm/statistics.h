@@ -84,6 +84,16 @@ Moments wide_moments(typename Row::Argument x, int64_t cols) {
   return row;
 }
 
+// A row is ordinary when its variance (with eps) and |mean| lie between these numbers and their
+// reciprocals, and the mean is no left-over: nothing above then asks for FP64 or a second look,
+// whatever its elements are.
+inline constexpr double kUsualVariance = 0x1p-100;
+inline constexpr double kUsualMean = 0x1p-48;
+
+// |gamma| and |beta| up to which an ordinary row's y is no NaN: by its variance, |xhat| is at most
+// the root of the number of columns, unless eps is negative.
+inline constexpr float kUsualWeight = 0x1p80f;
+
 // A distance, mean or multiple of rstd from here on loses nothing that shows: 2^-150 is less than
 // 2^-21 of it by far.
 inline constexpr float kNear = 0x1p-100f;
@@ -92,21 +102,27 @@ inline constexpr float kNear = 0x1p-100f;
 // near 2^128, but an eps may be anything.
 inline constexpr float kLeastRstd = 0x1p-126f;
 
-// What a row's elements are normalised with.
-struct Statistics {
-  float mean, rstd;
-  bool exact;  // in FP64, with what follows instead
-  double exact_mean, exact_rstd;
+// True where FP32 could lose what shows, whatever the row's elements.
+inline bool is_near_zero(float mean, float rstd) {
+  const float size = std::abs(mean);
+  return (size < kNear) | (size * rstd < kNear) | (rstd < kLeastRstd);  // without branches
+}
 
-  // False: the row is ordinary, whatever its elements.
-  bool near_zero() const {
-    const float size = std::abs(mean);
-    return (size < kNear) | (size * rstd < kNear) | (rstd < kLeastRstd);  // without branches
-  }
+// What the elements of a row are normalised with in FP64, where they need it.
+struct ExactStatistics {
+  bool needed;
+  double mean, rstd;
 };
 
-inline float exact_y(const Statistics& row, float x, float gamma, float beta) {
-  const double xhat = (static_cast<double>(x) - row.exact_mean) * row.exact_rstd;
+// The same with what other rows need.
+struct Statistics {
+  float mean, rstd;
+  bool ordinary;
+  ExactStatistics exact;
+};
+
+inline float exact_y(const ExactStatistics& row, float x, float gamma, float beta) {
+  const double xhat = (static_cast<double>(x) - row.mean) * row.rstd;
   return static_cast<float>(static_cast<double>(gamma) * xhat + static_cast<double>(beta));
 }
 

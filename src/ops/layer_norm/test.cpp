@@ -191,43 +191,49 @@ TEST(LayerNorm, MatchesReferenceWithTheSameBitsOnEveryTargetAndThreadCount) {
 
 // Outputs beyond the cache are written past it, but for the ends of rows whose lines are not whole.
 // Every row is shown to be what the same row gives on its own.
+void expect_bits_of_single_rows(aclDataType dtype, int64_t rows, int64_t cols,
+                                Arrangement arrangement) {
+  Tensor x({rows, cols}, dtype, arrangement);
+  Tensor y({rows, cols}, dtype, arrangement);
+  std::vector<uint8_t> bytes(static_cast<size_t>(rows * cols) * x.element_size());
+  Random random(7);
+  for (size_t i = 0; i < bytes.size(); ++i) {  // numbers between 2^-3 and 2^2, of either sign
+    bytes[i] = static_cast<uint8_t>(random.bits());
+    if (i % x.element_size() == x.element_size() - 1) bytes[i] = bytes[i] % 2 != 0 ? 0x3F : 0xBE;
+  }
+  x.fill_bits(bytes);
+  const IntArray normalized({cols});
+  const auto layer_norm = [&](const Tensor& from, const Tensor& to) {
+    return run(
+        [&](uint64_t* size, aclOpExecutor** executor) {
+          return aclnnLayerNormGetWorkspaceSize(from.handle(), normalized.handle(), nullptr,
+                                                nullptr, 1e-5, to.handle(), nullptr, nullptr, size,
+                                                executor);
+        },
+        aclnnLayerNorm);
+  };
+  ASSERT_TRUE(layer_norm(x, y).ok());
+  EXPECT_TRUE(y.untouched_outside());
+  const std::vector<uint8_t> all = y.bits();
+  const auto row_bytes = static_cast<std::ptrdiff_t>(static_cast<size_t>(cols) * x.element_size());
+  for (const int64_t row :
+       {int64_t{0}, int64_t{1}, int64_t{31}, int64_t{32}, int64_t{777}, rows / 2, rows - 1}) {
+    Tensor one_x({1, cols}, dtype), one_y({1, cols}, dtype);
+    one_x.fill_bits({bytes.begin() + row * row_bytes, bytes.begin() + (row + 1) * row_bytes});
+    ASSERT_TRUE(layer_norm(one_x, one_y).ok());
+    expect_same_bits("row " + std::to_string(row),
+                     {all.begin() + row * row_bytes, all.begin() + (row + 1) * row_bytes},
+                     one_y.bits());
+  }
+}
+
 TEST(LayerNorm, LargeOutputsHaveTheBitsOfSmallOnes) {
   for (const aclDataType dtype : kFloats) {
-    const int64_t cols = 1003;
-    const int64_t rows = 20000;
-    Tensor x({rows, cols}, dtype, Arrangement::kOffset);
-    Tensor y({rows, cols}, dtype, Arrangement::kOffset);
-    std::vector<uint8_t> bytes(static_cast<size_t>(rows * cols) * x.element_size());
-    Random random(7);
-    for (size_t i = 0; i < bytes.size(); ++i) {  // numbers between 2^-3 and 2^2, of either sign
-      bytes[i] = static_cast<uint8_t>(random.bits());
-      if (i % x.element_size() == x.element_size() - 1) bytes[i] = bytes[i] % 2 != 0 ? 0x3F : 0xBE;
-    }
-    x.fill_bits(bytes);
-    const IntArray normalized({cols});
-    const auto layer_norm = [&](const Tensor& from, const Tensor& to) {
-      return run(
-          [&](uint64_t* size, aclOpExecutor** executor) {
-            return aclnnLayerNormGetWorkspaceSize(from.handle(), normalized.handle(), nullptr,
-                                                  nullptr, 1e-5, to.handle(), nullptr, nullptr,
-                                                  size, executor);
-          },
-          aclnnLayerNorm);
-    };
-    ASSERT_TRUE(layer_norm(x, y).ok());
-    EXPECT_TRUE(y.untouched_outside());
-    const std::vector<uint8_t> all = y.bits();
-    const auto row_bytes =
-        static_cast<std::ptrdiff_t>(static_cast<size_t>(cols) * x.element_size());
-    for (const int64_t row :
-         {int64_t{0}, int64_t{1}, int64_t{31}, int64_t{32}, int64_t{777}, rows / 2, rows - 1}) {
-      Tensor one_x({1, cols}, dtype), one_y({1, cols}, dtype);
-      one_x.fill_bits({bytes.begin() + row * row_bytes, bytes.begin() + (row + 1) * row_bytes});
-      ASSERT_TRUE(layer_norm(one_x, one_y).ok());
-      expect_same_bits("row " + std::to_string(row),
-                       {all.begin() + row * row_bytes, all.begin() + (row + 1) * row_bytes},
-                       one_y.bits());
-    }
+    expect_bits_of_single_rows(dtype, 20000, 1003, Arrangement::kOffset);
+    expect_bits_of_single_rows(dtype, 5001, 4113, Arrangement::kOffset);
+    expect_bits_of_single_rows(dtype, 30001, 768, Arrangement::kContiguous);
+    expect_bits_of_single_rows(dtype, 2501, 8224, Arrangement::kContiguous);
+    expect_bits_of_single_rows(dtype, 400001, 48, Arrangement::kContiguous);
   }
 }
 
@@ -659,6 +665,25 @@ TEST(LayerNorm, SmallVarianceBesideALargeMean) {
     Problem problem(dims, options);
     problem.x.fill_normal(5, 1000.0, 0.01);
     problem.run_and_check();
+  }
+}
+
+// Long rows are visited once, for squares around the mean of their first columns: these are far
+// from the others in some rows, and near in the next.
+TEST(LayerNorm, FirstColumnsFarFromTheMean) {
+  for (const Dims& dims : {Dims{7, 1100}, Dims{40, 4096}, Dims{35, 9001}}) {
+    for (const aclDataType dtype : kFloats) {
+      Problem problem(dims, all_of(dtype));
+      std::vector<double> x = problem.x.values();
+      const size_t cols = Problem::count(problem.tail);
+      for (size_t r = 0; r < Problem::count(problem.head); ++r) {
+        for (size_t c = 0; c < 16 && r % 3 != 0; ++c) x[r * cols + c] += r % 3 == 1 ? 500.0 : -3.0;
+      }
+      problem.x.fill(x);
+      problem.run_and_check();
+      expect_same_bits_everywhere([&] { return problem.run_it(); },
+                                  {&problem.y, &problem.mean, &problem.rstd});
+    }
   }
 }
 

@@ -1,0 +1,458 @@
+// SPDX-License-Identifier: Apache-2.0
+// The visits of up to sixteen rows, each of which is one run in memory: find_moments() and
+// finish_statistics() along the rows, write_rows() down the columns.
+
+#if defined(ACLGRAD_OPS_LAYER_NORM_BLOCK_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef ACLGRAD_OPS_LAYER_NORM_BLOCK_INL_H_
+#undef ACLGRAD_OPS_LAYER_NORM_BLOCK_INL_H_
+#else
+#define ACLGRAD_OPS_LAYER_NORM_BLOCK_INL_H_
+#endif
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <type_traits>
+
+#include "aclnn/acl_meta.h"
+#include "ops/layer_norm/moments-inl.h"
+#include "ops/layer_norm/statistics.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace aclgrad::layer_norm {
+namespace HWY_NAMESPACE {
+namespace {
+
+using namespace aclgrad::HWY_NAMESPACE;
+
+// Rows of a block: as many as lane_sums() sums at once.
+inline constexpr size_t kRows = kLanes;
+
+// Rows that are written together, so that gamma and beta are loaded once for them. Where a vector
+// takes several registers there are none for more.
+inline constexpr size_t kWriteRows = kParts == 1 ? 4 : 2;
+
+// Vectors of gamma, and of beta, that stay in registers while short rows are written.
+inline constexpr size_t kShortVectors = 4;
+
+// Up to sixteen rows and what each needs.
+template <class T>
+struct Rows {
+  size_t count = 0;
+  const T* x[kRows];
+  void* y[kRows];
+  alignas(64) double wide_mean[kRows] = {};  // before it is rounded
+  alignas(64) double squares[kRows] = {};    // around it
+  alignas(64) float mean[kRows] = {};
+  alignas(64) float rstd[kRows] = {};
+  bool ordinary = false;         // all rows are (statistics.h)
+  ExactStatistics exact[kRows];  // for rows that are not
+
+  void set_moments(size_t r, const Moments& found) {
+    wide_mean[r] = found.mean;
+    squares[r] = found.squares;
+    mean[r] = static_cast<float>(found.mean);
+  }
+};
+
+// Bytes by which the next rows are asked for before they are summed. Two pages and more: 4 KiB
+// leave a third of the time to waiting (one Zen 4 core, f32 32768x768: 22 cycles a vector without,
+// 17 with 4 KiB, 15 with 8 KiB).
+inline constexpr intptr_t kAhead = intptr_t{8} << 10;
+
+// Asks for the line `ahead` bytes behind p to come to L2. An address, not a pointer: it may lie
+// behind the tensor, which harms nobody.
+HWY_INLINE void prefetch(const void* p, intptr_t ahead) {
+  __builtin_prefetch(reinterpret_cast<const void*>(reinterpret_cast<intptr_t>(p) + ahead), 0, 2);
+}
+
+// Means of rows from their FP64 sums, which stand in wide_mean.
+template <class T>
+HWY_INLINE void divide_sums(Rows<T>& rows, double reciprocal_cols) {
+  const TagF64 d;
+  const hn::Rebind<float, TagF64> narrow;
+  for (size_t r = 0; r < rows.count; r += kWideLanes) {
+    const VecF64 mean = hn::Mul(hn::Load(d, rows.wide_mean + r), hn::Set(d, reciprocal_cols));
+    hn::Store(mean, d, rows.wide_mean + r);
+    hn::StoreU(hn::DemoteTo(narrow, mean), narrow, rows.mean + r);
+  }
+}
+
+// The moments of rows of at most kChainColumns columns from their put_sums(), of which there is
+// room for kRows: the lanes of many rows are joined at once, and nothing waits for a row's own sum.
+template <class T>
+HWY_INLINE void find_joined_moments(Rows<T>& rows, double* sums, size_t n, double reciprocal_cols) {
+  size_t r = rows.count;
+  std::fill(sums + r * kWideSums, sums + hwy::RoundUpTo(r, kWideSums) * kWideSums, 0.0);
+  for (r = 0; r < rows.count; r += kWideSums) join_sums(sums + r * kWideSums, rows.wide_mean + r);
+  divide_sums(rows, reciprocal_cols);
+
+  alignas(64) float lanes[kRows * kLanes];
+  for (r = 0; r < rows.count; ++r) {
+    store_raw(square_chains(rows.x[r], n, rows.mean[r]), lanes + r * kLanes);
+  }
+  std::fill(lanes + r * kLanes, lanes + kRows * kLanes, 0.0f);
+  set_to(rows.squares, lane_sums(lanes));
+  const TagF64 d;
+  const hn::Rebind<float, TagF64> narrow;
+  const VecF64 count = hn::Set(d, static_cast<double>(n));
+  for (r = 0; r < rows.count; r += kWideLanes) {  // around_mean()
+    const VecF64 near = hn::PromoteTo(d, hn::LoadU(narrow, rows.mean + r));
+    const VecF64 step = hn::Sub(hn::Load(d, rows.wide_mean + r), near);
+    const VecF64 around =
+        hn::Sub(hn::Load(d, rows.squares + r), hn::Mul(hn::Mul(step, step), count));
+    const VecF64 zero = hn::Zero(d);
+    hn::Store(hn::IfThenElse(hn::Lt(around, zero), zero, around), d, rows.squares + r);
+  }
+}
+
+// The moments of rows of at most a panel.
+template <class T>
+void find_moments(Rows<T>& rows, size_t n, double reciprocal_cols) {
+  if (n <= kChainColumns) {
+    alignas(64) double sums[kRows * kWideSums];
+    for (size_t r = 0; r < rows.count; ++r) put_sums(rows.x[r], n, sums + r * kWideSums);
+    return find_joined_moments(rows, sums, n, reciprocal_cols);
+  }
+  for (size_t r = 0; r < rows.count; ++r) {
+    rows.set_moments(r, moments(rows.x[r], static_cast<int64_t>(n)));
+  }
+}
+
+// rstd of every row from its moments, and whether all are ordinary. The arithmetic is that of
+// Statistics' scalar functions.
+template <class T>
+HWY_INLINE void finish_statistics(Rows<T>& rows, double reciprocal_cols, double eps) {
+  const TagF64 d;
+  const hn::Rebind<float, TagF64> narrow;
+  rows.ordinary = true;
+  for (size_t r = 0; r < rows.count; r += kWideLanes) {
+    const VecF64 mean = hn::Load(d, rows.wide_mean + r);
+    const VecF64 spread = hn::Mul(hn::Load(d, rows.squares + r), hn::Set(d, reciprocal_cols));
+    const VecF64 variance = hn::Add(spread, hn::Set(d, eps));
+    const VecF64 rstd = hn::Div(hn::Set(d, 1.0), hn::Sqrt(variance));
+    hn::StoreU(hn::DemoteTo(narrow, rstd), narrow, rows.rstd + r);
+    const auto between = [d](VecF64 v, double least, double most) HWY_ATTR {
+      return hn::And(hn::Ge(v, hn::Set(d, least)), hn::Le(v, hn::Set(d, most)));
+    };
+    const auto usual = hn::And(between(variance, kUsualVariance, 1.0 / kUsualVariance),
+                               between(hn::Abs(mean), kUsualMean, 1.0 / kUsualMean));
+    const auto whole = hn::Ge(hn::Mul(mean, mean), hn::Mul(hn::Set(d, kLeftOver), spread));
+    const auto ordinary = hn::And(usual, whole);
+    const auto here = hn::FirstN(d, rows.count - r);
+    rows.ordinary = rows.ordinary && hn::AllTrue(d, hn::Or(ordinary, hn::Not(here)));
+  }
+}
+
+// How y leaves the registers.
+struct Store {
+  aclDataType dtype;
+  bool streaming;  // past the caches: every strip begins a line then
+
+  // Any dtype, NaN made canonical. The dtype is decided per store: the branch always goes the same
+  // way, and there is one instantiation instead of three.
+  template <class T>
+  HWY_INLINE void put(void* row, size_t at, size_t count, const Strip<T>& strip) const {
+    if constexpr (!std::is_same_v<T, bfloat16_t>) {
+      put_vectors<kStripVectors<T>>(row, at, count, strip.v);
+    } else {
+      alignas(64) float in_order[kStrip<T>];
+      store_in_order<T>(strip, in_order);
+      const F32x16 v[2] = {load16(in_order), load16(in_order + kLanes)};
+      put_vectors<2>(row, at, count, v);
+    }
+  }
+
+ private:
+  template <size_t kVectors>
+  HWY_INLINE void put_vectors(void* row, size_t at, size_t count,
+                              const F32x16 (&v)[kVectors]) const {
+    if (dtype == ACL_FLOAT) {
+      write<kVectors>(static_cast<float*>(row) + at, count, v);
+    } else if (dtype == ACL_FLOAT16) {
+      write<kVectors>(static_cast<float16_t*>(row) + at, count, v);
+    } else {
+      write<kVectors>(static_cast<bfloat16_t*>(row) + at, count, v);
+    }
+  }
+  template <size_t kVectors, class T>
+  HWY_INLINE void write(T* to, size_t count, const F32x16 (&v)[kVectors]) const {
+    for (size_t i = 0; i < kVectors && i * kLanes < count; ++i) {
+      if (count - i * kLanes < kLanes) {
+        store_first(v[i], to + i * kLanes, count - i * kLanes);
+      } else if (streaming) {
+        stream16(v[i], to + i * kLanes);
+      } else {
+        store16(v[i], to + i * kLanes);
+      }
+    }
+  }
+};
+
+HWY_INLINE F32x16 load_up_to(const float* p, size_t count) {
+  return count < kLanes ? load_first(p, count) : load16(p);
+}
+
+// gamma or beta of the last strip of a row, `count` columns. BF16's are padded to whole strips.
+template <class T>
+HWY_INLINE Strip<T> load_last_numbers(const float* p, size_t count) {
+  if constexpr (std::is_same_v<T, bfloat16_t>) {
+    return load_numbers<T>(p);
+  } else {
+    Strip<T> out;
+    out.v[0] = load_up_to(p, count);
+    if constexpr (kStripVectors<T> == 2) {
+      out.v[1] = count > kLanes ? load_up_to(p + kLanes, count - kLanes) : zero16();
+    }
+    return out;
+  }
+}
+
+template <class T>
+HWY_INLINE Strip<T> normalised(const Strip<T>& x, const F32x16& mean, const F32x16& rstd,
+                               const Strip<T>& gamma, const Strip<T>& beta) {
+  Strip<T> y;
+  for (size_t i = 0; i < kStripVectors<T>; ++i) {
+    y.v[i] = fma(mul(sub(x.v[i], mean), rstd), gamma.v[i], beta.v[i]);
+  }
+  return y;
+}
+
+// The first `n` columns of R rows, from row `first` on, all of which point to the column of
+// gamma[0] and beta[0]. kPlain: y has the dtype of x and holds no NaN.
+template <class T, size_t R, bool kPlain>
+HWY_INLINE void write_together(const Rows<T>& rows, size_t first, const float* gamma_row,
+                               const float* beta_row, size_t n, const Store& store) {
+  // Copies, because the compiler must assume that a store changes what stands in `rows`.
+  const T* x_row[R];
+  void* y_row[R];
+  F32x16 mean[R], rstd[R];
+  for (size_t r = 0; r < R; ++r) {
+    x_row[r] = rows.x[first + r];
+    y_row[r] = rows.y[first + r];
+    mean[r] = set16(rows.mean[first + r]);
+    rstd[r] = set16(rows.rstd[first + r]);
+  }
+  const bool streaming = store.streaming;
+  size_t at = 0;
+  for (; at + kStrip<T> <= n; at += kStrip<T>) {
+    const Strip<T> gamma = load_numbers<T>(gamma_row + at);
+    const Strip<T> beta = load_numbers<T>(beta_row + at);
+    for (size_t r = 0; r < R; ++r) {
+      const Strip<T> y = normalised(load_strip(x_row[r] + at), mean[r], rstd[r], gamma, beta);
+      if constexpr (kPlain) {
+        store_clean_strip<T>(y, static_cast<T*>(y_row[r]) + at, streaming);
+      } else {
+        store.put<T>(y_row[r], at, kStrip<T>, y);
+      }
+    }
+  }
+  if (at == n) return;
+  const Strip<T> gamma = load_last_numbers<T>(gamma_row + at, n - at);
+  const Strip<T> beta = load_last_numbers<T>(beta_row + at, n - at);
+  for (size_t r = 0; r < R; ++r) {
+    const Strip<T> x = load_strip_first(x_row[r] + at, n - at);
+    const Strip<T> y = normalised(x, mean[r], rstd[r], gamma, beta);
+    if constexpr (kPlain) {
+      store_clean_first<T>(y, static_cast<T*>(y_row[r]) + at, n - at);
+    } else {
+      store.put<T>(y_row[r], at, n - at, y);
+    }
+  }
+}
+
+// The same for all rows, of S strips, the last one of `last` columns: gamma and beta stay in
+// registers. kRoom: a whole strip may be stored where less is left.
+template <class T, size_t S, bool kRoom>
+void write_short(const Rows<T>& rows, const float* gamma_row, const float* beta_row, size_t last,
+                 bool streaming) {
+  Strip<T> gamma[S], beta[S];
+  for (size_t s = 0; s < S; ++s) {
+    const size_t at = s * kStrip<T>;
+    const size_t columns = s + 1 < S ? kStrip<T> : last;
+    gamma[s] = load_last_numbers<T>(gamma_row + at, columns);
+    beta[s] = load_last_numbers<T>(beta_row + at, columns);
+  }
+  const bool part = last < kStrip<T>;
+  for (size_t r = 0; r < rows.count; ++r) {
+    const T* x = rows.x[r];
+    T* y = static_cast<T*>(rows.y[r]);
+    const F32x16 mean = set16(rows.mean[r]);
+    const F32x16 rstd = set16(rows.rstd[r]);
+    for (size_t s = 0; s < S; ++s) {
+      const size_t at = s * kStrip<T>;
+      prefetch(x + at, kAhead);
+      if (s + 1 < S || !part) {
+        const Strip<T> out = normalised(load_strip(x + at), mean, rstd, gamma[s], beta[s]);
+        store_clean_strip<T>(out, y + at, streaming);
+      } else {
+        const Strip<T> strip = load_strip_first(x + at, last);
+        const Strip<T> out = normalised(strip, mean, rstd, gamma[s], beta[s]);
+        if constexpr (kRoom) {
+          store_clean_strip<T>(out, y + at, false);
+        } else {
+          store_clean_first<T>(out, y + at, last);
+        }
+      }
+    }
+  }
+}
+
+// The columns of a plain row on their way, and those of a row to come.
+template <class T>
+struct Passing {
+  HWY_INLINE Passing() {}
+  const T* x;
+  T* y;
+  const T* next;
+  F32x16 mean, rstd;
+
+  HWY_INLINE void ask_for_next(size_t at) const {
+    for (size_t i = 0; i < kTwo; i += kStrip<T>) prefetch(next + at + i, kAhead);
+  }
+};
+
+// Writes columns [at, at + kTwo) of R rows.
+template <class T, size_t R>
+HWY_INLINE void write_two(const Passing<T> (&rows)[R], const float* gamma_row,
+                          const float* beta_row, size_t at, bool streaming) {
+  for (size_t i = 0; i < kTwo; i += kStrip<T>) {
+    const Strip<T> gamma = load_numbers<T>(gamma_row + at + i);
+    const Strip<T> beta = load_numbers<T>(beta_row + at + i);
+    for (size_t r = 0; r < R; ++r) {
+      const Strip<T> x = load_strip(rows[r].x + at + i);
+      const Strip<T> y = normalised(x, rows[r].mean, rows[r].rstd, gamma, beta);
+      store_clean_strip<T>(y, rows[r].y + at + i, streaming);
+    }
+  }
+}
+// Columns [at, n), fewer than kTwo.
+template <class T, size_t R>
+HWY_INLINE void write_last(const Passing<T> (&rows)[R], const float* gamma_row,
+                           const float* beta_row, size_t at, size_t n) {
+  for (; at < n; at += kStrip<T>) {
+    const size_t columns = std::min(kStrip<T>, n - at);
+    const Strip<T> gamma = load_last_numbers<T>(gamma_row + at, columns);
+    const Strip<T> beta = load_last_numbers<T>(beta_row + at, columns);
+    for (size_t r = 0; r < R; ++r) {
+      const bool whole = columns == kStrip<T>;
+      const Strip<T> x =
+          whole ? load_strip(rows[r].x + at) : load_strip_first(rows[r].x + at, columns);
+      const Strip<T> y = normalised(x, rows[r].mean, rows[r].rstd, gamma, beta);
+      if (whole) {
+        store_clean_strip<T>(y, rows[r].y + at, false);
+      } else {
+        store_clean_first<T>(y, rows[r].y + at, columns);
+      }
+    }
+  }
+}
+
+// Writes `n` columns of rows that are plain and sums those of rows to come (put_sums()), so that
+// the memory is read while it is written to.
+template <class T>
+HWY_INLINE void write_and_sum(const Passing<T> (&rows)[1], const float* gamma, const float* beta,
+                              size_t n, bool streaming, double* sums) {
+  WideSum sum;
+  size_t at = 0;
+  for (; at + kTwo <= n; at += kTwo) {
+    rows[0].ask_for_next(at);
+    sum.add(rows[0].next + at);
+    write_two(rows, gamma, beta, at, streaming);
+  }
+  sum.add_last(rows[0].next + at, n - at);
+  sum.put(sums);
+  write_last(rows, gamma, beta, at, n);
+}
+
+// The same for a panel of long rows (moments()).
+template <class T, size_t R>
+HWY_INLINE void write_and_sum_long(const Passing<T> (&rows)[R], const float* gamma,
+                                   const float* beta, size_t n, bool streaming,
+                                   LongTotals (&totals)[R]) {
+  for (size_t r = 0; r < R; ++r) totals[r].centre = near_mean(rows[r].next);
+  LongSums sums[R];
+  for (size_t r = 0; r < R; ++r) sums[r] = LongSums(totals[r].centre);
+  for (size_t begin = 0; begin < n; begin += kSquareColumns) {
+    const size_t end = std::min(n, begin + kSquareColumns);
+    size_t at = begin;
+    for (; at + kTwo <= end; at += kTwo) {
+      for (size_t r = 0; r < R; ++r) {
+        rows[r].ask_for_next(at);
+        sums[r].add(rows[r].next + at);
+      }
+      write_two(rows, gamma, beta, at, streaming);
+    }
+    if (at < end) {
+      for (size_t r = 0; r < R; ++r) sums[r].add_last(rows[r].next + at, end - at);
+      write_last(rows, gamma, beta, at, end);
+    }
+    for (size_t r = 0; r < R; ++r) sums[r].carry(totals[r].squares);
+  }
+  for (size_t r = 0; r < R; ++r) sums[r].put(totals[r].sums);
+}
+
+// One row in FP64.
+template <class T>
+HWY_NOINLINE void write_exact(const ExactStatistics& values, const T* x, const float* gamma,
+                              const float* beta, size_t n, aclDataType dtype, void* y) {
+  for (size_t col = 0; col < n; ++col) {
+    const size_t place = strip_place<T>(col);
+    const float value = exact_y(values, to_float(x[col]), gamma[place], beta[place]);
+    if (dtype == ACL_FLOAT) {
+      static_cast<float*>(y)[col] = from_float<float>(value);
+    } else if (dtype == ACL_FLOAT16) {
+      static_cast<float16_t*>(y)[col] = from_float<float16_t>(value);
+    } else {
+      static_cast<bfloat16_t*>(y)[col] = from_float<bfloat16_t>(value);
+    }
+  }
+}
+
+// Rows that may be of any kind, one by one.
+template <class T>
+HWY_NOINLINE void write_any(const Rows<T>& rows, const float* gamma, const float* beta, size_t n,
+                            const Store& store) {
+  for (size_t r = 0; r < rows.count; ++r) {
+    if (!rows.ordinary && rows.exact[r].needed) {
+      write_exact(rows.exact[r], rows.x[r], gamma, beta, n, store.dtype, rows.y[r]);
+    } else {
+      write_together<T, 1, false>(rows, r, gamma, beta, n, store);
+    }
+  }
+}
+
+// `n` columns of all rows. `plain`: as kPlain; `room`: the rows follow each other in memory, and
+// what is behind the last one may be overwritten.
+template <class T>
+HWY_INLINE void write_rows(const Rows<T>& rows, const float* gamma, const float* beta, size_t n,
+                           const Store& store, bool plain, bool room) {
+  if (HWY_UNLIKELY(!plain)) return write_any(rows, gamma, beta, n, store);
+  const auto write = [&](auto strips) HWY_ATTR {
+    constexpr size_t S = decltype(strips)::value;
+    const size_t last = n - (S - 1) * kStrip<T>;
+    if (room) {
+      write_short<T, S, true>(rows, gamma, beta, last, store.streaming);
+    } else {
+      write_short<T, S, false>(rows, gamma, beta, last, store.streaming);
+    }
+  };
+  if (n <= kStrip<T>) return write(std::integral_constant<size_t, 1>());
+  if (n <= 2 * kStrip<T>) return write(std::integral_constant<size_t, 2>());
+  if constexpr (kStripVectors<T> == 1) {
+    if (n <= 3 * kStrip<T>) return write(std::integral_constant<size_t, 3>());
+    if (n <= 4 * kStrip<T>) return write(std::integral_constant<size_t, 4>());
+  }
+  size_t r = 0;
+  for (; r + kWriteRows <= rows.count; r += kWriteRows) {
+    write_together<T, kWriteRows, true>(rows, r, gamma, beta, n, store);
+  }
+  for (; r < rows.count; ++r) write_together<T, 1, true>(rows, r, gamma, beta, n, store);
+}
+
+}  // namespace
+}  // namespace HWY_NAMESPACE
+}  // namespace aclgrad::layer_norm
+HWY_AFTER_NAMESPACE();
+
+#endif  // per-target include guard

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // NsaCompressGrad on the CPU, in gather form: every covered token is visited once. Its row of x is
 // read, its row of dx is written from the few windows that cover it, and both go into dw. Sixteen
-// tokens (a group) share their windows, so the rows of dy they need are converted once into L1.
+// tokens (a group) share their windows: a strip of columns at a time, the elements of dy they need
+// are in registers (with many windows: in L1) for all of them.
 // Blocks of work are slabs of groups; dw is joined from the slabs' totals at the end. Tokens that
 // no window covers are blocks of their own.
 #include <algorithm>
@@ -115,6 +116,7 @@ void visit_tile(const Job& job, const Group& group, int64_t slab, int64_t head, 
   const int64_t windows = group.end - group.begin;
   const Piece<T> piece = piece_at<T>(job, group, head, heads, column);
   const size_t row = static_cast<size_t>(heads) * piece.columns;
+  // The row of dy that the next window brings; the others were here with the last group.
   for (size_t c = 0; c < row; c += kLineBytes / sizeof(T)) {
     hwy::Prefetch(piece.dy + group.begin * piece.dy_window + piece.dy_window + c);
   }

@@ -43,7 +43,7 @@ struct Waiting {
   }
 
   size_t slots;       // the most windows that a token has
-  size_t levels = 1;  // sums that a window can have waiting, at least
+  size_t levels = 1;  // sums that a window can have waiting
   size_t slot_floats, strip_floats, head_floats;
 };
 

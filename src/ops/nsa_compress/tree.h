@@ -39,7 +39,7 @@ inline constexpr size_t kStripColumns = 2 * kLanes;
 
 // Columns (heads times width) that a block goes through side by side, and numbers that wait
 // meanwhile: a group, the next one and those numbers stay in L2. Four heads of any width are one
-// piece, and 256 windows of any length or more.
+// tile where a token has at most four windows.
 inline constexpr int64_t kTileColumns = 4 * kMostWidth;
 inline constexpr int64_t kTileFloats = int64_t{1} << 14;
 

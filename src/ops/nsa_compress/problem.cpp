@@ -8,6 +8,7 @@
 #include "base/checked.h"
 #include "base/verbose.h"
 #include "kernels/cpu/target.h"
+#include "ops/nsa_compress/chains.h"
 #include "ops/nsa_compress/tree.h"
 #include "tensor/check.h"
 #include "tensor/launch.h"
@@ -154,7 +155,9 @@ void place_windows(Problem& problem, const std::vector<int64_t>& ends) {
 
 Plan make_plan(const Problem& problem) {
   Plan plan;
-  plan.block_heads = std::clamp<int64_t>(kTileColumns / problem.width, 1, problem.heads);
+  const auto head_floats = static_cast<int64_t>(Waiting(problem).head_floats);
+  const int64_t most = std::min(kTileColumns / problem.width, kTileFloats / head_floats);
+  plan.block_heads = std::clamp<int64_t>(most, 1, problem.heads);
   plan.head_blocks = ceil_div(problem.heads, plan.block_heads);
   plan.block_heads = ceil_div(problem.heads, plan.head_blocks);
   const int64_t shared = problem.window - problem.step;

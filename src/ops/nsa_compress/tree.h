@@ -34,9 +34,14 @@ inline constexpr int64_t kBlockElements = int64_t{1} << 18;
 // at most this fraction of a block.
 inline constexpr int64_t kSharedPart = 32;
 
-// Columns (heads times width) that a block goes through side by side: keeps the sums that wait in
-// L1.
-inline constexpr int64_t kTileColumns = 512;
+// Columns of a head that are taken together.
+inline constexpr size_t kStripColumns = 2 * kLanes;
+
+// Columns (heads times width) that a block goes through side by side, and numbers that wait
+// meanwhile: a group, the next one and those numbers stay in L2. Four heads of any width are one
+// tile where a token has at most four windows.
+inline constexpr int64_t kTileColumns = 4 * kMostWidth;
+inline constexpr int64_t kTileFloats = int64_t{1} << 14;
 
 }  // namespace aclgrad::nsa_compress
 

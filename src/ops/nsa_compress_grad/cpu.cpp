@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // NsaCompressGrad on the CPU, in gather form: every covered token is visited once. Its row of x is
 // read, its row of dx is written from the few windows that cover it, and both go into dw. Sixteen
-// tokens (a group) share their windows, so the rows of dy they need are converted once into L1.
+// tokens (a group) share their windows: a strip of columns at a time, the elements of dy they need
+// are in registers (with many windows: in L1) for all of them.
 // Blocks of work are slabs of groups; dw is joined from the slabs' totals at the end. Tokens that
 // no window covers are blocks of their own.
 #include <algorithm>
@@ -29,10 +30,6 @@
 #define ACLGRAD_OPS_NSA_COMPRESS_GRAD_CPU_SHARED_
 namespace aclgrad::nsa_compress_grad {
 namespace {
-
-// Elements of x between a token and the one that is prefetched meanwhile. Without it a core read 7
-// GB/s instead of 9 (Zen 4: the rows of x, dx and dy together confuse its own prefetcher).
-constexpr int64_t kAheadElements = 2048;
 
 // One run as the kernels see it.
 struct Job {
@@ -93,14 +90,17 @@ Piece<T> piece_at(const Job& job, const Group& group, int64_t head, int64_t head
     return group.token * view.strides[0] + head * view.strides[1] + column;
   };
   const int64_t columns = std::min(kSegment, problem.width - column);
-  const int64_t ahead = std::max<int64_t>(1, kAheadElements / (heads * columns));
   return Piece<T>{static_cast<const T*>(job.at.x) + offset(problem.x),
                   static_cast<T*>(job.at.dx) + offset(problem.dx),
                   problem.x.strides[0],
                   problem.x.strides[1],
                   problem.dx.strides[0],
                   problem.dx.strides[1],
-                  problem.x.strides[0] * ahead,
+                  static_cast<const T*>(job.at.dy) +
+                      (group.latest - group.begin) * problem.dy.strides[0] +
+                      head * problem.dy.strides[1] + column,
+                  problem.dy.strides[0],
+                  problem.dy.strides[1],
                   heads,
                   static_cast<size_t>(columns),
                   job.weights + head * problem.window + group.begin * problem.step + group.inside,
@@ -113,16 +113,15 @@ Piece<T> piece_at(const Job& job, const Group& group, int64_t head, int64_t head
 template <class T>
 void visit_tile(const Job& job, const Group& group, int64_t slab, int64_t head, int64_t heads,
                 int64_t column, Scratch& scratch) {
-  const View& dy = job.problem.dy;
   const int64_t windows = group.end - group.begin;
   const Piece<T> piece = piece_at<T>(job, group, head, heads, column);
-  const T* grads = static_cast<const T*>(job.at.dy) + (group.latest - group.begin) * dy.strides[0] +
-                   head * dy.strides[1] + column;
-  for (int64_t h = 0; h < heads; ++h) {
-    convert_dy(job, grads + h * dy.strides[1], windows, piece.columns,
-               scratch.dy + h * windows * kSegment);
+  const size_t row = static_cast<size_t>(heads) * piece.columns;
+  // The row of dy that the next window brings; the others were here with the last group.
+  for (size_t c = 0; c < row; c += kLineBytes / sizeof(T)) {
+    hwy::Prefetch(piece.dy + group.begin * piece.dy_window + piece.dy_window + c);
   }
-  visit_tokens_of(windows, piece, scratch);
+  visit_tokens_of(windows, piece, scratch,
+                  RowsAhead<T>{piece.x + kGroup * piece.x_token, piece.x_token, row});
   const int64_t first = group.begin * job.problem.step + group.inside;
   for (int64_t h = 0; h < heads; ++h) {
     add_chains(job, slab, head + h, first, windows,

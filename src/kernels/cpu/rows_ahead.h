@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+// Prefetching of rows for kernels that read them in another order, column by column.
+#ifndef ACLGRAD_KERNELS_CPU_ROWS_AHEAD_H_
+#define ACLGRAD_KERNELS_CPU_ROWS_AHEAD_H_
+
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels/cpu/cache.h"
+
+namespace aclgrad {
+
+// Rows of which a kernel takes a line each, then the next line of each: the hardware's own
+// prefetching does not follow that. The rows that come after them are prefetched meanwhile, line
+// after line as they lie in memory: that it does follow. Into L2 only: a line is used once, a load
+// from L2 costs nothing here, and what comes to L1 early is thrown out again where rows lie a power
+// of two apart (Zen 4, NsaCompress bf16 65536x4x128 on one core, 32 tokens every 16: 3.2 ms with
+// lines that go to L1, 2.6 so, 6.7 without).
+template <class T>
+struct RowsAhead {
+  const T* row;
+  int64_t stride;
+  size_t columns;
+  size_t column = 0;
+
+  // Always inlined: kernels of every instruction set use it.
+  [[gnu::always_inline]] inline void next_line() {
+    constexpr int kRead = 0;
+    constexpr int kIntoL2 = 2;
+    __builtin_prefetch(row + column, kRead, kIntoL2);
+    column += kLineBytes / sizeof(T);
+    if (column >= columns) {
+      column = 0;
+      row += stride;
+    }
+  }
+};
+
+}  // namespace aclgrad
+
+#endif  // ACLGRAD_KERNELS_CPU_ROWS_AHEAD_H_

@@ -15,16 +15,10 @@
 
 namespace aclgrad {
 
-// Rows of at most so many elements are taken many at a time: those that would leave lanes empty.
-inline constexpr size_t kShortCols = kLanes - 1;
-
-// Elements of one portion: their numbers in FP32, 2 KiB, share L1 with what they come
-// from and with the next portion, which is prefetched. 1024 took 1.2x the time (FP32 rows of 8,
-// Zen 4).
-inline constexpr size_t kPortionElements = 512;
-
-// Whole sixteens of rows.
-inline size_t rows_of_portion(size_t cols) { return kPortionElements / cols / kLanes * kLanes; }
+// Whole sixteens of rows that make at most so many elements.
+inline size_t rows_of_portion(size_t elements, size_t cols) {
+  return std::max(elements / cols / kLanes, size_t{1}) * kLanes;
+}
 
 // The rows of a block in one tensor. Steps are in elements: to the next batch, head, row.
 template <class T>
@@ -51,12 +45,18 @@ class DenseRows {
     return first_ + row % counts_[2] * steps_[2] + head % counts_[1] * steps_[1] +
            head / counts_[1] * steps_[0];
   }
-  // `count` rows from `row` on, to or from `dense`.
+  // `count` rows from `row` on without a gap, filled up to whole sixteens with zeros: where they
+  // lie, or in the buffer.
   template <class E>
-  void read(int64_t row, int64_t count, E* dense) const {
+  const E* read(int64_t row, int64_t count, E* buffer) const {
+    const auto taken = static_cast<size_t>(count);
+    const size_t all = (taken + kLanes - 1) / kLanes * kLanes;
+    if (is_dense() && taken == all) return at(row);
     each_piece(row, count, [&](T* here, int64_t offset, size_t bytes) {
-      std::memcpy(static_cast<void*>(dense + offset), here, bytes);
+      std::memcpy(static_cast<void*>(buffer + offset), here, bytes);
     });
+    std::memset(static_cast<void*>(buffer + taken * cols_), 0, (all - taken) * cols_ * sizeof(E));
+    return buffer;
   }
   template <class E>
   void write(int64_t row, int64_t count, const E* dense) const {

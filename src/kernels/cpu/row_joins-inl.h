@@ -28,17 +28,17 @@ struct Largest {
   HWY_INLINE VecF32 operator()(VecF32 a, VecF32 b) const { return hn::Max(a, b); }
 };
 
-// Lane k of the result joins the `cols` floats from p + k * cols on, filled up to kWidth = 4, 8 or
-// 16 lanes with what changes nothing (cols is at most that): lanes i and i + kWidth / 2, and so on
-// down to i + 1. Sixteen floats are read from every row.
+// Lane k of the result joins the `count` floats from p + k * step on, filled up to kWidth = 4, 8 or
+// 16 lanes with what changes nothing (count is at most that): lanes i and i + kWidth / 2, and so on
+// down to i + 1. Sixteen floats may be read from every row.
 #if HWY_TARGET == HWY_SCALAR
 template <size_t kWidth, class Op>
-HWY_INLINE F32x16 join_rows(const float* p, size_t cols, Op op) {
+HWY_INLINE F32x16 join_rows(const float* p, size_t step, size_t count, Op op) {
   F32x16 out;
   for (size_t k = 0; k < kLanes; ++k) {
     VecF32 v[kWidth];
     for (size_t i = 0; i < kWidth; ++i) {
-      v[i] = hn::Set(TagF32(), i < cols ? p[k * cols + i] : Op::kNothing);
+      v[i] = hn::Set(TagF32(), i < count ? p[k * step + i] : Op::kNothing);
     }
     for (size_t half = kWidth / 2; half > 0; half /= 2) {
       for (size_t i = 0; i < half; ++i) v[i] = op(v[i], v[i + half]);
@@ -63,9 +63,9 @@ HWY_INLINE hn::Vec<D> rows_side_by_side(D d, const float* p, [[maybe_unused]] si
 
 // Which lanes of such a register hold elements of rows.
 template <size_t kWidth>
-HWY_INLINE hn::Mask<TagF32> lanes_of_rows(size_t first, size_t cols) {
+HWY_INLINE hn::Mask<TagF32> lanes_of_rows(size_t first, size_t count) {
   alignas(64) float inside[kLanes];
-  for (size_t i = 0; i < kPartLanes; ++i) inside[i] = first + i % kWidth < cols ? 1.0f : 0.0f;
+  for (size_t i = 0; i < kPartLanes; ++i) inside[i] = first + i % kWidth < count ? 1.0f : 0.0f;
   return hn::Gt(hn::Load(TagF32(), inside), hn::Zero(TagF32()));
 }
 
@@ -98,7 +98,7 @@ HWY_INLINE VecF32 joined_lanes(VecF32 a, VecF32 b, Op op) {
 // The kPartLanes rows from p on. A register holds kSide rows from the beginning, kPartLanes / kSide
 // apart, where they are so short.
 template <size_t kWidth, class Op>
-HWY_INLINE VecF32 join_part(const float* p, size_t cols, Op op) {
+HWY_INLINE VecF32 join_part(const float* p, size_t step, size_t count, Op op) {
   const TagF32 d;
   constexpr size_t kSide = kPartLanes > kWidth ? kPartLanes / kWidth : 1;
   constexpr size_t kRegisters = kPartLanes / kSide;
@@ -107,13 +107,13 @@ HWY_INLINE VecF32 join_part(const float* p, size_t cols, Op op) {
   // Rows of more than a register: its parts are joined first.
   constexpr size_t kPieces = kWidth > kPartLanes ? kWidth / kPartLanes : 1;
   hn::Mask<TagF32> inside[kPieces];
-  for (size_t i = 0; i < kPieces; ++i) inside[i] = lanes_of_rows<kWidth>(i * kPartLanes, cols);
+  for (size_t i = 0; i < kPieces; ++i) inside[i] = lanes_of_rows<kWidth>(i * kPartLanes, count);
   for (size_t k = 0; k < kRegisters; ++k) {
     VecF32 piece[kPieces];
     for (size_t i = 0; i < kPieces; ++i) {
-      const float* at = p + k * cols + i * kPartLanes;
+      const float* at = p + k * step + i * kPartLanes;
       piece[i] =
-          hn::IfThenElse(inside[i], rows_side_by_side<kSide>(d, at, kRegisters * cols), nothing);
+          hn::IfThenElse(inside[i], rows_side_by_side<kSide>(d, at, kRegisters * step), nothing);
     }
     for (size_t half = kPieces / 2; half > 0; half /= 2) {
       for (size_t i = 0; i < half; ++i) piece[i] = op(piece[i], piece[i + half]);
@@ -137,31 +137,37 @@ HWY_INLINE VecF32 join_part(const float* p, size_t cols, Op op) {
 }
 
 template <size_t kWidth, class Op>
-HWY_INLINE F32x16 join_rows(const float* p, size_t cols, Op op) {
-  return each_part([&](size_t i)
-                       HWY_ATTR { return join_part<kWidth>(p + i * kPartLanes * cols, cols, op); });
+HWY_INLINE F32x16 join_rows(const float* p, size_t step, size_t count, Op op) {
+  return each_part([&](size_t i) HWY_ATTR {
+    return join_part<kWidth>(p + i * kPartLanes * step, step, count, op);
+  });
 }
 #endif
 
-// The rows of `groups` sixteens of rows, one behind the other from p on, at most sixteen elements
-// each: what joins them to out. Fifteen floats behind them are read.
+// Columns [begin, begin + count), at most sixteen, of `groups` sixteens of rows, one behind the
+// other from p on: what joins them to out. Fifteen floats behind them may be read.
+struct Columns {
+  size_t of_row, begin, count;
+};
 template <size_t kWidth, class Op>
-HWY_INLINE void join_groups(const float* p, size_t cols, size_t groups, float* out, Op op) {
+HWY_INLINE void join_groups(const float* p, const Columns& columns, size_t groups, float* out,
+                            Op op) {
   for (size_t g = 0; g < groups; ++g) {
-    store_raw(join_rows<kWidth>(p + g * kLanes * cols, cols, op), out + g * kLanes);
+    const float* at = p + g * kLanes * columns.of_row + columns.begin;
+    store_raw(join_rows<kWidth>(at, columns.of_row, columns.count, op), out + g * kLanes);
   }
 }
 template <class Op>
-void join_short_rows(const float* p, size_t cols, size_t groups, float* out, Op op) {
-  if (cols <= 4) return join_groups<4>(p, cols, groups, out, op);
-  if (cols <= 8) return join_groups<8>(p, cols, groups, out, op);
-  join_groups<16>(p, cols, groups, out, op);
+void join_columns(const float* p, const Columns& columns, size_t groups, float* out, Op op) {
+  if (columns.count <= 4) return join_groups<4>(p, columns, groups, out, op);
+  if (columns.count <= 8) return join_groups<8>(p, columns, groups, out, op);
+  join_groups<16>(p, columns, groups, out, op);
 }
 
 // Brings numbers of sixteen rows, one behind the other, to all elements of these.
 class RowSpread {
  public:
-  // Rows of at most sixteen elements.
+  // Rows of at most thirty-two elements.
   explicit RowSpread(size_t cols) {
     size_t row = 0, column = 0;
     for (size_t part = 0; part < cols * kParts; ++part) {
@@ -186,8 +192,8 @@ class RowSpread {
   }
 
  private:
-  alignas(64) uint32_t index_[kLanes * kLanes];
-  uint32_t first_[kLanes * kParts];
+  alignas(64) uint32_t index_[2 * kLanes * kLanes];
+  uint32_t first_[2 * kLanes * kParts];
 };
 
 }  // namespace

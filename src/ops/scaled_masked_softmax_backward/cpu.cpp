@@ -12,7 +12,6 @@
 #include "base/checked.h"
 #include "kernels/cpu/attention_blocks.h"
 #include "kernels/cpu/cache.h"
-#include "kernels/cpu/dense_rows.h"
 #include "kernels/cpu/lane_count.h"
 #include "kernels/cpu/parallel.h"
 #include "ops/scaled_masked_softmax_backward/problem.h"

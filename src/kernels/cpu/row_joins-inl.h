@@ -28,17 +28,33 @@ struct Largest {
   HWY_INLINE VecF32 operator()(VecF32 a, VecF32 b) const { return hn::Max(a, b); }
 };
 
-// Lane k of the result joins the `count` floats from p + k * step on, filled up to kWidth = 4, 8 or
-// 16 lanes with what changes nothing (count is at most that): lanes i and i + kWidth / 2, and so on
-// down to i + 1. Sixteen floats may be read from every row.
+// Which of kWidth = 4, 8 or 16 lanes hold elements of rows that have `count`, at most that many.
+template <size_t kWidth>
+struct RowLanes {
+  HWY_INLINE explicit RowLanes(size_t n) : count(n) {
+    alignas(64) float inside[kLanes];
+    for (size_t i = 0; i < kLanes; ++i) inside[i] = i % kWidth < count ? 1.0f : 0.0f;
+    for (size_t i = 0; i < kPieces; ++i) {
+      const VecF32 part = hn::Load(TagF32(), inside + i * kPartLanes);
+      masks[i] = hn::Gt(part, hn::Zero(TagF32()));
+    }
+  }
+  static constexpr size_t kPieces = kWidth > kPartLanes ? kWidth / kPartLanes : 1;
+  size_t count;
+  hn::Mask<TagF32> masks[kPieces];
+};
+
+// Lane k of the result joins the elements of the row at p + k * step, filled up to kWidth lanes
+// with what changes nothing: lanes i and i + kWidth / 2, and so on down to i + 1. Sixteen floats
+// may be read from every row.
 #if HWY_TARGET == HWY_SCALAR
 template <size_t kWidth, class Op>
-HWY_INLINE F32x16 join_rows(const float* p, size_t step, size_t count, Op op) {
+HWY_INLINE F32x16 join_rows(const float* p, size_t step, const RowLanes<kWidth>& lanes, Op op) {
   F32x16 out;
   for (size_t k = 0; k < kLanes; ++k) {
     VecF32 v[kWidth];
     for (size_t i = 0; i < kWidth; ++i) {
-      v[i] = hn::Set(TagF32(), i < count ? p[k * step + i] : Op::kNothing);
+      v[i] = hn::Set(TagF32(), i < lanes.count ? p[k * step + i] : Op::kNothing);
     }
     for (size_t half = kWidth / 2; half > 0; half /= 2) {
       for (size_t i = 0; i < half; ++i) v[i] = op(v[i], v[i + half]);
@@ -59,14 +75,6 @@ HWY_INLINE hn::Vec<D> rows_side_by_side(D d, const float* p, [[maybe_unused]] si
     return hn::Combine(d, rows_side_by_side<kRows / 2>(half, p + kRows / 2 * step, step),
                        rows_side_by_side<kRows / 2>(half, p, step));
   }
-}
-
-// Which lanes of such a register hold elements of rows.
-template <size_t kWidth>
-HWY_INLINE hn::Mask<TagF32> lanes_of_rows(size_t first, size_t count) {
-  alignas(64) float inside[kLanes];
-  for (size_t i = 0; i < kPartLanes; ++i) inside[i] = first + i % kWidth < count ? 1.0f : 0.0f;
-  return hn::Gt(hn::Load(TagF32(), inside), hn::Zero(TagF32()));
 }
 
 // Joins the halves, 128-bit blocks, pairs or lanes of two registers: what comes from `a` stands in
@@ -98,22 +106,20 @@ HWY_INLINE VecF32 joined_lanes(VecF32 a, VecF32 b, Op op) {
 // The kPartLanes rows from p on. A register holds kSide rows from the beginning, kPartLanes / kSide
 // apart, where they are so short.
 template <size_t kWidth, class Op>
-HWY_INLINE VecF32 join_part(const float* p, size_t step, size_t count, Op op) {
+HWY_INLINE VecF32 join_part(const float* p, size_t step, const RowLanes<kWidth>& lanes, Op op) {
   const TagF32 d;
   constexpr size_t kSide = kPartLanes > kWidth ? kPartLanes / kWidth : 1;
   constexpr size_t kRegisters = kPartLanes / kSide;
   const VecF32 nothing = hn::Set(d, Op::kNothing);
   VecF32 v[kRegisters];
   // Rows of more than a register: its parts are joined first.
-  constexpr size_t kPieces = kWidth > kPartLanes ? kWidth / kPartLanes : 1;
-  hn::Mask<TagF32> inside[kPieces];
-  for (size_t i = 0; i < kPieces; ++i) inside[i] = lanes_of_rows<kWidth>(i * kPartLanes, count);
+  constexpr size_t kPieces = RowLanes<kWidth>::kPieces;
   for (size_t k = 0; k < kRegisters; ++k) {
     VecF32 piece[kPieces];
     for (size_t i = 0; i < kPieces; ++i) {
       const float* at = p + k * step + i * kPartLanes;
-      piece[i] =
-          hn::IfThenElse(inside[i], rows_side_by_side<kSide>(d, at, kRegisters * step), nothing);
+      piece[i] = hn::IfThenElse(lanes.masks[i], rows_side_by_side<kSide>(d, at, kRegisters * step),
+                                nothing);
     }
     for (size_t half = kPieces / 2; half > 0; half /= 2) {
       for (size_t i = 0; i < half; ++i) piece[i] = op(piece[i], piece[i + half]);
@@ -137,9 +143,9 @@ HWY_INLINE VecF32 join_part(const float* p, size_t step, size_t count, Op op) {
 }
 
 template <size_t kWidth, class Op>
-HWY_INLINE F32x16 join_rows(const float* p, size_t step, size_t count, Op op) {
+HWY_INLINE F32x16 join_rows(const float* p, size_t step, const RowLanes<kWidth>& lanes, Op op) {
   return each_part([&](size_t i) HWY_ATTR {
-    return join_part<kWidth>(p + i * kPartLanes * step, step, count, op);
+    return join_part<kWidth>(p + i * kPartLanes * step, step, lanes, op);
   });
 }
 #endif
@@ -152,9 +158,10 @@ struct Columns {
 template <size_t kWidth, class Op>
 HWY_INLINE void join_groups(const float* p, const Columns& columns, size_t groups, float* out,
                             Op op) {
+  const RowLanes<kWidth> lanes(columns.count);
   for (size_t g = 0; g < groups; ++g) {
     const float* at = p + g * kLanes * columns.of_row + columns.begin;
-    store_raw(join_rows<kWidth>(at, columns.of_row, columns.count, op), out + g * kLanes);
+    store_raw(join_rows<kWidth>(at, columns.of_row, lanes, op), out + g * kLanes);
   }
 }
 template <class Op>

@@ -2,7 +2,8 @@
 // ScaledMaskedSoftmax on the CPU: one parallel pass over blocks of rows. A row is read from memory
 // and from its mask once, into a buffer in L1, which then goes through exp() and division; the next
 // row is prefetched meanwhile. An output that does not fit the cache is written past it in whole
-// lines; where rows do not begin and end with lines, they are gathered in a Stage first.
+// lines; where rows do not begin and end with lines, they are gathered in a Stage first. Rows of
+// less than thirty-two elements are taken many at a time (short-inl.h).
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
@@ -16,8 +17,8 @@
 #include "kernels/cpu/cache.h"
 #include "kernels/cpu/lane_count.h"
 #include "kernels/cpu/parallel.h"
-#include "ops/scaled_masked_softmax/exponents.h"
 #include "ops/scaled_masked_softmax/problem.h"
+#include "ops/scaled_masked_softmax/rows.h"
 #include "ops/scaled_masked_softmax/tree.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -30,37 +31,14 @@
 #include "kernels/cpu/stage-inl.h"
 #include "kernels/cpu/sums-inl.h"
 #include "ops/scaled_masked_softmax/masked-inl.h"
+#include "ops/scaled_masked_softmax/short-inl.h"
+#include "ops/scaled_masked_softmax/unusual-inl.h"
 
 #ifndef ACLGRAD_OPS_SCALED_MASKED_SOFTMAX_CPU_SHARED_
 #define ACLGRAD_OPS_SCALED_MASKED_SOFTMAX_CPU_SHARED_
 namespace aclgrad::scaled_masked_softmax {
 namespace {
 
-// One run as the kernels see it.
-struct Job {
-  const Problem& problem;
-  const Plan& plan;
-  const Addresses& at;
-  size_t cols;
-  size_t padded;       // to whole pairs
-  double factor;       // abs(scale) / log(2)
-  float sign;          // of the scale
-  bool usual;          // the factor leaves room for FP32 corrections
-  bool streaming;      // y does not fit the cache
-  bool lines_in_rows;  // all rows of y begin and end with lines
-};
-
-// Where a row lies, as offsets in elements.
-struct Offsets {
-  int64_t x = 0, mask = 0, y = 0;
-
-  void add(const Offsets& step, int64_t count) {
-    x += step.x * count;
-    mask += step.mask * count;
-    y += step.y * count;
-  }
-  bool operator==(const Offsets&) const = default;
-};
 using Walk = AttentionWalk<Offsets>;
 
 AttentionBlock<Offsets> block_at(const Job& job, int64_t index) {
@@ -71,14 +49,6 @@ AttentionBlock<Offsets> block_at(const Job& job, int64_t index) {
   return attention_block<Offsets>(job.plan, {problem.batches, problem.heads, problem.rows},
                                   {step(0), step(1), step(2)}, index);
 }
-
-// A row's first elements.
-template <class T>
-struct Row {
-  const T* x;
-  const uint8_t* mask;
-  T* y;
-};
 
 template <class T>
 Row<T> row_at(const Job& job, const Offsets& here) {
@@ -137,10 +107,6 @@ HWY_INLINE VecF32 load_row(const Job& job, const Row<T>& row, float* values) {
   return max_of_lanes(max16(first, second));
 }
 
-HWY_INLINE bool is_usual(const Job& job, VecF32 largest) {
-  const float exponent = hn::GetLane(largest) * static_cast<float>(job.factor);
-  return job.usual && exponent > kLowestUsual && exponent < kHighestUsual;
-}
 HWY_INLINE ExpTerms terms_of(const Job& job, VecF32 largest) {
   F32x16 highest;
   for (size_t i = 0; i < kParts; ++i) highest.part[i] = largest;
@@ -161,56 +127,13 @@ double exp_row(const Job& job, VecF32 largest, const T* ahead, float* values) {
   return sums[0];
 }
 
-// Which element stands in lane `lane` of vector i of the buffer; cols if none does.
-template <class T>
-size_t element_at(size_t cols, size_t i, size_t lane) {
-  const bool in_pairs = cols >= kPair;
-  const size_t whole = in_pairs ? cols / kPair * kPair : 0;
-  const size_t begin = i / 2 * kPair;
-  const bool is_last = in_pairs && begin == whole;
-  const bool interleaved = in_pairs && std::is_same_v<T, bfloat16_t>;
-  const size_t inside = interleaved ? 2 * lane + i % 2 : i % 2 * kLanes + lane;
-  const size_t c = is_last ? cols - kPair + inside : begin + inside;
-  return c < cols && (!is_last || c >= whole) ? c : cols;
-}
-
-// Both visits to a row whose numbers FP32 cannot tell apart, or that has NaNs, or nothing to go by.
-// Rows of less than a pair stand in order.
-template <class T>
-double unusual_row(const Job& job, const Row<T>& row, float* values) {
-  if (std::memchr(row.mask, 0, job.cols) == nullptr) {
-    std::fill_n(values, job.padded, kExpGain);
-    return static_cast<double>(job.cols) * static_cast<double>(kExpGain);
-  }
-  const Exponents exponents(row.x, row.mask, job.cols, job.problem.scale);
-  if (exponents.has_nan()) return std::numeric_limits<double>::quiet_NaN();
-  const double masked = exponents.of_masked();
-  alignas(64) double wide[kLanes];
-  double sums[1];
-  row_sums<1>(job.padded, sums, [&](size_t i, size_t, F32x16(&acc)[1]) HWY_ATTR {
-    for (size_t lane = 0; lane < kLanes; ++lane) {
-      const size_t c = element_at<T>(job.cols, i, lane);
-      if (c == job.cols) {
-        wide[lane] = -std::numeric_limits<double>::infinity();
-      } else if (row.mask[c] != 0) {
-        wide[lane] = masked;
-      } else {
-        wide[lane] = exponents.of(static_cast<double>(to_float(row.x[c])));
-      }
-    }
-    const F32x16 value = exp2_below(wide);
-    store_raw(value, values + i * kLanes);
-    acc[0] = add(acc[0], value);
-  });
-  return sums[0];
-}
-
 // What is left of a row before it is divided. In a row with a NaN all are.
 template <class T>
 HWY_INLINE Quotient finish_row(const Job& job, const Row<T>& row, VecF32 largest, const T* ahead,
                                float* values) {
-  const double sum = HWY_LIKELY(is_usual(job, largest)) ? exp_row(job, largest, ahead, values)
-                                                        : unusual_row(job, row, values);
+  const double sum = HWY_LIKELY(is_usual(job, hn::GetLane(largest)))
+                         ? exp_row(job, largest, ahead, values)
+                         : unusual_row(job, row, values);
   if (HWY_LIKELY(!std::isnan(sum))) return one_over(sum);
   std::fill_n(values, job.padded, to_float(float16_t{kCanonicalNanF16}));
   return {1.0f, 0.0f};
@@ -279,70 +202,14 @@ void long_rows(const Job& job, Walk& walk, Stage<T>* stage) {
   }
 }
 
-// A row of less than thirty-two elements, which stays in registers: V = 1 vector, or V = 2, the
-// second of which ends with the row. kWhole: sixteen elements may be read, always so when V = 2.
-template <class T, size_t V, bool kWhole>
-HWY_INLINE void small_row(const Job& job, const Row<T>& row, Stage<T>& stage) {
-  const size_t cols = job.cols;
-  const size_t last = V == 1 ? 0 : cols - kLanes;
-  const F32x16 sign = set16(job.sign);
-  alignas(16) uint8_t mask_bytes[kLanes] = {};
-  const uint8_t* mask = row.mask;
-  if constexpr (!kWhole) {
-    std::memcpy(mask_bytes, row.mask, cols);
-    mask = mask_bytes;
-  }
-  F32x16 v[V];
-  v[0] = unless(mul(kWhole ? load16(row.x) : load_first(row.x, cols), sign), mask);
-  if constexpr (V == 1) {
-    v[0] = only(v[0], 0, cols);
-  } else {
-    v[1] = only(unless(mul(load16(row.x + last), sign), mask + last), 2 * kLanes - cols, kLanes);
-  }
-  const VecF32 largest = max_of_lanes(V == 1 ? v[0] : max16(v[0], v[V - 1]));
-  double sum;
-  if (HWY_LIKELY(is_usual(job, largest))) {
-    const ExpTerms terms = terms_of(job, largest);
-    for (size_t i = 0; i < V; ++i) v[i] = exp_below(v[i], terms);
-    sum = join16(V == 1 ? v[0] : add(v[0], v[V - 1]));
-  } else {
-    alignas(64) float values[kPair];
-    sum = unusual_row(job, row, values);
-    v[0] = load16(values);
-    if constexpr (V == 2) v[1] = load16(values + last);
-  }
-  const Quotient by = one_over(sum);
-  T* to = stage.room(row.y, cols);
-  for (size_t i = V; i-- > 0;) store16(divided(v[i], by, to), to + (i == 0 ? 0 : last));
-}
-
-template <class T>
-void small_rows(const Job& job, Walk& walk, Stage<T>& stage) {
-  // Where rows follow each other without a gap, sixteen elements may be read while they lie in the
-  // head; behind it anything may lie.
-  const auto cols = static_cast<int64_t>(job.cols);
-  const bool dense = job.problem.x.strides[2] == cols && job.problem.mask.strides[2] == cols;
-  const int64_t reach = ceil_div(static_cast<int64_t>(kLanes), cols);  // rows in sixteen elements
-  for (int64_t left = walk.rows(); left > 0; --left) {
-    const Row<T> row = row_at<T>(job, walk.here());
-    if (job.cols > kLanes) {
-      small_row<T, 2, true>(job, row, stage);
-    } else if (dense && walk.rows_of_head() >= reach) {
-      small_row<T, 1, true>(job, row, stage);
-    } else {
-      small_row<T, 1, false>(job, row, stage);
-    }
-    walk.advance();
-  }
-}
-
 template <class T>
 void block(const Job& job, int64_t index) {
+  const AttentionBlock<Offsets> here = block_at(job, index);
   Stage<T> stage(job.streaming);
-  Walk walk(block_at(job, index));
   if (job.cols < kPair) {
-    small_rows(job, walk, stage);
+    short_rows(job, here, row_at<T>(job, here.first), stage);
   } else {
+    Walk walk(here);
     long_rows(job, walk, job.streaming && !job.lines_in_rows ? &stage : nullptr);
   }
   stage.flush();

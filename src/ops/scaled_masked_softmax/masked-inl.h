@@ -44,16 +44,20 @@ HWY_INLINE void store_clean_pair(const Pair& pair, float* p, bool streaming) {
   }
 }
 
-// -Inf, whose exp() is +0, where the mask's byte is not 0.
-HWY_INLINE F32x16 unless(const F32x16& v, const uint8_t* mask) {
+// `instead` where the mask's byte is not 0.
+HWY_INLINE F32x16 where_masked(const F32x16& v, const uint8_t* mask, float instead) {
   const TagU32 du;
   const hn::Rebind<uint8_t, TagF32> d8;
-  const VecF32 nothing = hn::Set(TagF32(), -std::numeric_limits<float>::infinity());
+  const VecF32 nothing = hn::Set(TagF32(), instead);
   return each_part([&](size_t i) HWY_ATTR {
     const VecU32 bytes = hn::PromoteTo(du, hn::LoadU(d8, mask + i * kPartLanes));
     const auto keep = hn::RebindMask(TagF32(), hn::Eq(bytes, hn::Zero(du)));
     return hn::IfThenElse(keep, v.part[i], nothing);
   });
+}
+// -Inf, whose exp() is +0, where the mask's byte is not 0.
+HWY_INLINE F32x16 unless(const F32x16& v, const uint8_t* mask) {
+  return where_masked(v, mask, -std::numeric_limits<float>::infinity());
 }
 template <class T>
 HWY_INLINE Pair unless(const Pair& pair, const uint8_t* mask, const T*) {

@@ -7,8 +7,9 @@
 //   the pairs before it left out: every load is then a whole one inside the row. The vectors are
 //   summed by row_sums() of kernels/cpu/sums-inl.h: FP32 chains of at most kChain terms, joined in
 //   pairs, FP64 totals, the sixteen lanes joined in pairs in FP64.
-//   A row of less than 32 elements is one vector, or two of which the second ends with the row;
-//   they are added, and the lanes joined as above.
+//   A row of less than 32 elements: its first sixteen are filled up to 4, 8 or 16 lanes with +0,
+//   as few as hold them, and joined in pairs in FP32, lanes i and i + half, until one is left. The
+//   rest of the row likewise; the two sums are added without loss.
 #ifndef ACLGRAD_OPS_SCALED_MASKED_SOFTMAX_TREE_H_
 #define ACLGRAD_OPS_SCALED_MASKED_SOFTMAX_TREE_H_
 

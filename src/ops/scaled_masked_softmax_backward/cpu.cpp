@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // ScaledMaskedSoftmaxBackward on the CPU: one parallel pass over blocks of rows. A row is visited
-// twice: row_sum() brings it from memory into L1, write_dx() finds it there. Rows of at most
-// 32 elements stay in registers instead. An output that does not fit the cache is written past
-// it in whole lines (lines-inl.h); where a row has only few of them, rows are gathered in a Stage.
+// twice: row_sum() brings it from memory into L1, write_dx() finds it there. Rows of 16 to 32
+// elements stay in registers instead; shorter ones are taken many at a time (short-inl.h). An
+// output that does not fit the cache is written past it in whole lines (lines-inl.h); where a row
+// has only few of them, rows are gathered in a Stage.
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -26,6 +27,7 @@
 #include "kernels/cpu/sums-inl.h"
 #include "ops/scaled_masked_softmax_backward/exact-inl.h"
 #include "ops/scaled_masked_softmax_backward/lines-inl.h"
+#include "ops/scaled_masked_softmax_backward/short-inl.h"
 #include "ops/scaled_masked_softmax_backward/visits-inl.h"
 
 #ifndef ACLGRAD_OPS_SCALED_MASKED_SOFTMAX_BACKWARD_CPU_SHARED_
@@ -52,18 +54,6 @@ bool is_unusual(double scale) {
   const double size = std::abs(scale);
   return size != 0.0 && std::isfinite(size) && !(size >= 0x1p-126 && size < 0x1p128);
 }
-
-// One run as the kernels see it.
-struct Job {
-  const Problem& problem;
-  const Plan& plan;
-  const Addresses& at;
-  size_t cols;
-  Factors factors;
-  uint32_t ordinary_sums;  // how many, from kLeastSum on; 0: all rows take FP64
-  bool clean;              // dx of a row with a finite sum holds no NaN, and dy is taken as it is
-  bool streaming;          // dx does not fit the cache
-};
 
 AttentionBlock<Offsets> block_at(const Job& job, int64_t index) {
   const Problem& problem = job.problem;
@@ -93,100 +83,56 @@ namespace {
 
 using namespace aclgrad::HWY_NAMESPACE;
 
-// Not a row to be computed in FP64. One comparison: magnitudes compare as their bits do.
-HWY_INLINE bool is_ordinary(const Job& job, float sum) {
-  const uint32_t bits = std::bit_cast<uint32_t>(sum) & 0x7FFFFFFFu;
-  return HWY_LIKELY(bits - std::bit_cast<uint32_t>(kLeastSum) < job.ordinary_sums);
-}
-// It may be one.
-template <class T>
-HWY_NOINLINE bool is_exact(const Job& job, const Row<T>& row, float sum) {
-  if (job.ordinary_sums == 0) return true;
-  return unusual_sum_is_exact(row.y, job.cols, sum, job.factors.on_dy != 1.0f);
-}
-template <class T>
-HWY_NOINLINE void write_exact(const Job& job, const Row<T>& row, T* to) {
-  write_exact(row.dy, row.y, row.mask, job.cols, job.problem.scale, to);
-}
-
-template <class T, size_t V, bool kWhole>
+template <class T, size_t V>
 void unusual_small_row(const Job& job, const Row<T>& row, Stage<T>* stage, float sum);
 
-// A row of at most 16 V elements, V = 1 or 2, that stays in registers between its two visits. The
-// second vector ends with the row and counts what the first one left out. kWhole: sixteen elements
-// may be read, always so when V = 2.
-// kJudged: it is known not to take FP64.
-template <class T, size_t V, bool kWhole, bool kJudged = false>
+// A row of 16 elements (V = 1 vector) or of 17 to 32 (V = 2), which stays in registers between its
+// two visits. The second vector ends with the row and counts what the first one left out. kJudged:
+// it is known not to take FP64.
+template <class T, size_t V, bool kJudged = false>
 HWY_INLINE void small_row(const Job& job, const Row<T>& row, Stage<T>* stage) {
   const size_t cols = job.cols;
-  const size_t at[2] = {0, V == 1 ? 0 : cols - kLanes};
-  F32x16 dy[V], y[V];
-  for (size_t v = 0; v < V; ++v) {
-    dy[v] = kWhole ? load16(row.dy + at[v]) : load_first(row.dy, cols);
-    y[v] = kWhole ? load16(row.y + at[v]) : load_first(row.y, cols);
-  }
+  const size_t at[2] = {0, cols - kLanes};
+  F32x16 dy[V], y[V], products[V];
   const F32x16 zero = zero16();
-  F32x16 products[V];
   for (size_t v = 0; v < V; ++v) {
+    dy[v] = load16(row.dy + at[v]);
+    y[v] = load16(row.y + at[v]);
     products[v] = fma(mul(dy[v], set16(job.factors.on_dy)), y[v], zero);
   }
-  alignas(64) double totals[kLanes];
-  if constexpr (V == 1) {
-    set_to(totals, keep_first(products[0], cols));
-  } else {
-    set_to(totals, add(products[0], first_from(2 * kLanes - cols, zero, products[1])));
+  if constexpr (V == 2) {
+    products[0] = add(products[0], first_from(2 * kLanes - cols, zero, products[1]));
   }
-  const auto sum = static_cast<float>(join16(totals));
+  const auto sum = static_cast<float>(join16(products[0]));
   if (!kJudged && HWY_UNLIKELY(!is_ordinary(job, sum))) {
-    return unusual_small_row<T, V, kWhole>(job, row, stage, sum);
+    return unusual_small_row<T, V>(job, row, stage, sum);
   }
   const Terms terms = terms_of(job.factors, sum);
-  alignas(16) uint8_t mask_bytes[kLanes] = {};
-  const uint8_t* mask = row.mask;
-  if constexpr (!kWhole) {
-    std::memcpy(mask_bytes, row.mask, cols);
-    mask = mask_bytes;
-  }
   T* to = stage != nullptr ? stage->room(row.dx, cols) : row.dx;
-  for (size_t v = 0; v < V; ++v) {
-    const F32x16 dx = masked(dx16(dy[v], y[v], terms), mask + at[v]);
-    if (V > 1 || stage != nullptr || cols == kLanes) {
-      store16(dx, to + at[v]);
-    } else {
-      store_first(dx, to, cols);
-    }
-  }
+  F32x16 dx[V];
+  for (size_t v = 0; v < V; ++v) dx[v] = masked(dx16(dy[v], y[v], terms), row.mask + at[v]);
+  for (size_t v = 0; v < V; ++v) store16(dx[v], to + at[v]);
 }
 
 // Out of line and from the beginning, so that ordinary rows keep nothing in memory for it.
-template <class T, size_t V, bool kWhole>
+template <class T, size_t V>
 HWY_NOINLINE void unusual_small_row(const Job& job, const Row<T>& row, Stage<T>* stage, float sum) {
   if (is_exact(job, row, sum)) {
     write_exact(job, row, stage != nullptr ? stage->room(row.dx, job.cols) : row.dx);
   } else {
-    small_row<T, V, kWhole, true>(job, row, stage);
+    small_row<T, V, true>(job, row, stage);
   }
 }
 
 template <class T>
 void small_run(const Job& job, const Row<T>& first, const Steps& steps, Stage<T>* stage) {
-  if (job.cols > kLanes) {
-    for (int64_t r = 0; r < steps.count; ++r) {
-      small_row<T, 2, true>(job, first.moved(steps, r), stage);
+  for (int64_t r = 0; r < steps.count; ++r) {
+    const Row<T> row = first.moved(steps, r);
+    if (job.cols == kLanes) {
+      small_row<T, 1>(job, row, stage);
+    } else {
+      small_row<T, 2>(job, row, stage);
     }
-    return;
-  }
-  // Where rows follow each other without a gap, sixteen elements may be read while they lie in the
-  // run; other threads may be writing what lies behind it.
-  const auto cols = static_cast<int64_t>(job.cols);
-  const bool dense = steps.dy == cols && steps.y == cols && steps.mask == cols;
-  const int64_t last = ceil_div(static_cast<int64_t>(kLanes), cols);  // rows that sixteen reach
-  const int64_t whole = dense ? std::max(steps.count - last + 1, int64_t{0}) : 0;
-  for (int64_t r = 0; r < whole; ++r) {
-    small_row<T, 1, true>(job, first.moved(steps, r), stage);
-  }
-  for (int64_t r = whole; r < steps.count; ++r) {
-    small_row<T, 1, false>(job, first.moved(steps, r), stage);
   }
 }
 
@@ -238,10 +184,11 @@ void block(const Job& job, int64_t index) {
   const Nest nest(here);
   const Row<T> first = row_at<T>(job, here.first);
   const Steps& run = nest.loops[2];
+  if (job.cols <= kShortCols) return short_rows<T>(job, here, first);
   const bool is_small = job.cols <= 2 * kLanes;
   const bool few_lines = job.cols * sizeof(T) < kFewLines * kLineBytes;
   const bool dense = run.count == 1 || run.dx == static_cast<int64_t>(job.cols);
-  const bool staged = dense && (job.streaming ? is_small || few_lines : job.cols < kLanes);
+  const bool staged = dense && job.streaming && (is_small || few_lines);
   Stage<T> stage(job.streaming);
   for (int64_t i = 0; i < nest.loops[0].count; ++i) {
     for (int64_t j = 0; j < nest.loops[1].count; ++j) {

@@ -10,10 +10,12 @@
 #define ACLGRAD_OPS_SCALED_MASKED_SOFTMAX_BACKWARD_EXACT_INL_H_
 #endif
 
+#include <bit>
 #include <cmath>
 #include <type_traits>
 
 #include "kernels/cpu/lanes-inl.h"
+#include "ops/scaled_masked_softmax_backward/rows.h"
 #include "ops/scaled_masked_softmax_backward/tree.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -62,6 +64,22 @@ HWY_INLINE void write_exact(const T* dy, const T* y, const uint8_t* mask, size_t
     const double exact = scale * (product - wide(y[c]) * sum);
     dx[c] = from_float<T>(mask[c] != 0 ? 0.0f : static_cast<float>(exact));
   }
+}
+
+// Not a row to be computed in FP64. One comparison: magnitudes compare as their bits do.
+HWY_INLINE bool is_ordinary(const Job& job, float sum) {
+  const uint32_t bits = std::bit_cast<uint32_t>(sum) & 0x7FFFFFFFu;
+  return HWY_LIKELY(bits - std::bit_cast<uint32_t>(kLeastSum) < job.ordinary_sums);
+}
+// It may be one.
+template <class T>
+HWY_NOINLINE bool is_exact(const Job& job, const Row<T>& row, float sum) {
+  if (job.ordinary_sums == 0) return true;
+  return unusual_sum_is_exact(row.y, job.cols, sum, job.factors.on_dy != 1.0f);
+}
+template <class T>
+HWY_NOINLINE void write_exact(const Job& job, const Row<T>& row, T* to) {
+  write_exact(row.dy, row.y, row.mask, job.cols, job.problem.scale, to);
 }
 
 }  // namespace

@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where the rows of a block lie and what they are scaled with, for all instruction sets alike.
+// One run, where the rows of a block lie and what they are scaled with, for all instruction sets
+// alike.
 #ifndef ACLGRAD_OPS_SCALED_MASKED_SOFTMAX_BACKWARD_ROWS_H_
 #define ACLGRAD_OPS_SCALED_MASKED_SOFTMAX_BACKWARD_ROWS_H_
 
+#include <cstddef>
 #include <cstdint>
 
 #include "kernels/cpu/attention_blocks.h"
+#include "ops/scaled_masked_softmax_backward/problem.h"
 
 namespace aclgrad::scaled_masked_softmax_backward {
 
@@ -13,6 +16,18 @@ namespace aclgrad::scaled_masked_softmax_backward {
 struct Factors {
   float on_dy;
   float on_dx;
+};
+
+// One run as the kernels see it.
+struct Job {
+  const Problem& problem;
+  const Plan& plan;
+  const Addresses& at;
+  size_t cols;
+  Factors factors;
+  uint32_t ordinary_sums;  // how many, from kLeastSum on; 0: all rows take FP64
+  bool clean;              // dx of a row with a finite sum holds no NaN, and dy is taken as it is
+  bool streaming;          // dx does not fit the cache
 };
 
 // Where a row lies, as offsets in elements.

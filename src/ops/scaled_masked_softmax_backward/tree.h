@@ -2,11 +2,13 @@
 // The reduction tree of ScaledMaskedSoftmaxBackward: numbers that decide the order of additions,
 // hence the bits. A row is summed by itself, so nothing depends on how rows are cut into blocks.
 //
-//   Element c of a row lies in lane c mod 16 of vector c / 16. If cols is over 16 and no multiple
-//   of it, the last vector is the row's last 16 elements instead, and counts only those that the
-//   vectors before it left out: every load is then a whole one inside the row.
-//   The vectors' products are summed by row_sums() of kernels/cpu/sums-inl.h: FP32 chains of at
-//   most kChain terms, joined in pairs, FP64 totals, the sixteen lanes joined in pairs in FP64.
+//   A row of at most 15 elements is filled up to 4, 8 or 16 lanes with +0, as few as hold it; their
+//   products are joined in pairs in FP32, lanes i and i + half, until one is left.
+//   Longer rows: element c lies in lane c mod 16 of vector c / 16. If cols is over 16 and no
+//   multiple of it, the last vector is the row's last 16 elements instead, and counts only those
+//   that the vectors before it left out: every load is then a whole one inside the row. The
+//   vectors' products are summed by row_sums() of kernels/cpu/sums-inl.h: FP32 chains of at most
+//   kChain terms, joined in pairs, FP64 totals, the sixteen lanes joined in pairs in FP64.
 #ifndef ACLGRAD_OPS_SCALED_MASKED_SOFTMAX_BACKWARD_TREE_H_
 #define ACLGRAD_OPS_SCALED_MASKED_SOFTMAX_BACKWARD_TREE_H_
 

@@ -78,6 +78,13 @@ HWY_INLINE F32x16 clean16(const Row<T>& row, size_t at, const Terms& terms) {
   return masked(mul(dx, terms.on_dx), row.mask + at);
 }
 
+// Elements without a NaN.
+HWY_INLINE void store_clean16(const F32x16& v, float* to) { store_raw(v, to); }
+template <class T>
+HWY_INLINE void store_clean16(const F32x16& v, T* to) {
+  store16(v, to);
+}
+
 // The lines of dy and y that a later row has at these elements.
 template <class T>
 HWY_INLINE void prefetch_ahead(const Row<T>& row, size_t at) {

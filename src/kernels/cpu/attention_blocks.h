@@ -81,8 +81,6 @@ class AttentionWalk {
   explicit AttentionWalk(const AttentionBlock<Offsets>& block) : block_(block) {}
 
   int64_t rows() const { return block_.counts[0] * block_.counts[1] * block_.counts[2]; }
-  // Rows of this head from here on.
-  int64_t rows_of_head() const { return block_.counts[2] - done_[2]; }
   const Offsets& here() const { return block_.first; }
 
   // To the next row; behind the last one it stands at the first one again.

@@ -22,7 +22,11 @@ constexpr uint64_t kSteps = 20;
 // A folder that is gone at the end.
 class TemporaryFolder {
  public:
-  TemporaryFolder() : path_((std::filesystem::temp_directory_path() / "train-XXXXXX").string()) {
+  TemporaryFolder() {
+    std::error_code error;
+    const std::filesystem::path parent = std::filesystem::temp_directory_path(error);
+    if (error) throw std::runtime_error("TMPDIR names no folder: " + error.message());
+    path_ = (parent / "train-XXXXXX").string();
     if (mkdtemp(path_.data()) == nullptr) {
       throw std::runtime_error("cannot make the folder " + path_ + ": " + std::strerror(errno));
     }

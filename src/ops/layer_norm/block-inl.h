@@ -125,7 +125,7 @@ template <class T>
 HWY_INLINE void finish_statistics(Rows<T>& rows, double reciprocal_cols, double eps) {
   const TagF64 d;
   const hn::Rebind<float, TagF64> narrow;
-  rows.ordinary = true;
+  rows.ordinary = !(eps < 0.0);
   for (size_t r = 0; r < rows.count; r += kWideLanes) {
     const VecF64 mean = hn::Load(d, rows.wide_mean + r);
     const VecF64 spread = hn::Mul(hn::Load(d, rows.squares + r), hn::Set(d, reciprocal_cols));

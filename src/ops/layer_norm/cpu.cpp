@@ -3,8 +3,8 @@
 // is written from L1 or L2 while the next one is summed, so that the memory is read and written at
 // the same time. Moments are taken panel by panel and joined, so that a row of any length is read
 // from memory at most twice. Few wide rows share their panels among threads instead. Where a row's
-// columns are not one run they pass through buffers on the stack, a panel at a time. Long because
-// of these three cuts, and because y is written in place, through a stage, or from a buffer.
+// columns are not one run they pass through buffers on the stack, a panel at a time
+// (gathered-inl.h). y is written in place or through a stage.
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
@@ -12,11 +12,8 @@
 
 #include "kernels/cpu/cache.h"
 #include "kernels/cpu/parallel.h"
-#include "kernels/cpu/rows.h"
-#include "kernels/cpu/segments.h"
+#include "ops/layer_norm/job.h"
 #include "ops/layer_norm/problem.h"
-#include "ops/layer_norm/row.h"
-#include "ops/layer_norm/statistics.h"
 #include "ops/layer_norm/tree.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -25,6 +22,8 @@
 
 #include "kernels/cpu/stage-inl.h"
 #include "ops/layer_norm/block-inl.h"
+#include "ops/layer_norm/find-inl.h"
+#include "ops/layer_norm/gathered-inl.h"
 #include "ops/layer_norm/moments-inl.h"
 
 #ifndef ACLGRAD_OPS_LAYER_NORM_CPU_SHARED_
@@ -32,8 +31,6 @@
 namespace aclgrad::layer_norm {
 namespace {
 
-// Rows that are visited together, in bytes of x, and how many of long ones: the second visit finds
-// short rows in L1, and the last one takes four at a time from L2. Does not influence the bits.
 // Rows that are visited together, in bytes of x: more of them would have to wait for each other's
 // memory, and fewer would not hide their last sums. Does not influence the bits.
 constexpr int64_t kGroupBytes = int64_t{8} << 10;
@@ -51,80 +48,6 @@ constexpr int64_t kApartColumns = 64;
 constexpr size_t kYStageBytes = size_t{64} << 10;
 constexpr int64_t kTile = 1024;
 
-// One run as the kernels see it.
-struct Job {
-  const Problem& problem;
-  const Plan& plan;
-  const Addresses& at;
-  const float *gamma, *beta;  // FP32, ones and zeros when absent
-  double reciprocal_cols;
-  bool streaming;  // y does not fit the cache
-  RowOffsets x_rows, y_rows, mean_rows, rstd_rows;
-  Segments x_form, y_form;
-  bool gathered;               // not both of the forms are dense
-  bool y_follows;              // every row of y begins where the one before it ends
-  int64_t y_row_bytes;         // from one to the next, where they are uniform
-  bool usual_weights = false;  // with them an ordinary row has no NaN
-
-  int64_t panel_columns(int64_t panel) const {
-    return std::min(kPanel, problem.cols - panel * kPanel);
-  }
-  // Wide problems only.
-  Moments* panel_moments(int64_t row) const {
-    return static_cast<Moments*>(at.moment_region) + row * plan.panels;
-  }
-  Statistics& statistics(int64_t row) const {
-    return reinterpret_cast<Statistics*>(panel_moments(problem.rows))[row];
-  }
-};
-
-// The statistics of a row of these moments, before they are rounded.
-struct WideStatistics {
-  double mean, rstd;
-};
-template <class Row>
-HWY_INLINE WideStatistics statistics_of(const Job& job, const Row& x, Moments row) {
-  const auto count = static_cast<double>(job.problem.cols);
-  double variance = row.squares * job.reciprocal_cols + job.problem.eps;
-  if (!(variance >= kLeastVariance && variance <= std::numeric_limits<double>::max())) {
-    row = wide_moments<Row>(x, job.problem.cols);
-    variance = row.squares / count + job.problem.eps;
-  }
-  if (HWY_UNLIKELY(row.mean * row.mean < kLeftOver * row.squares * job.reciprocal_cols)) {
-    row.mean = exact_mean<Row>(x, job.problem.cols);
-  }
-  return {row.mean, 1.0 / std::sqrt(variance)};
-}
-
-// One element of an optional output of any float dtype.
-void put(const View& view, void* base, int64_t offset, float value) {
-  if (!given(view)) return;
-  visit_float(view.dtype, [&](auto type) {
-    using T = decltype(type);
-    static_cast<T*>(base)[offset] = from_float<T>(value);
-  });
-}
-// Elements of an optional output, for `count` rows from `row` on. `clean`: none is a NaN.
-void put_rows(const View& view, void* base, const RowOffsets& places, int64_t row, int64_t count,
-              const float* values, bool clean) {
-  if (!given(view)) return;
-  if (clean && view.dtype == ACL_FLOAT && places.uniform() && places.stride() == 1) {
-    std::copy_n(values, count, static_cast<float*>(base) + row);
-    return;
-  }
-  for (int64_t r = 0; r < count; ++r) put(view, base, places(row + r), values[r]);
-}
-
-// Where a row begins.
-template <class T>
-HWY_INLINE const T* first_of(const Job& job, int64_t row) {
-  return static_cast<const T*>(job.at.x) + job.x_rows(row);
-}
-inline void* first_of_y(const Job& job, int64_t row) {
-  const auto size = static_cast<int64_t>(dtype_size(job.problem.y.dtype));
-  return static_cast<char*>(job.at.y) + job.y_rows(row) * size;
-}
-
 }  // namespace
 }  // namespace aclgrad::layer_norm
 #endif  // shared by all instruction sets
@@ -135,87 +58,6 @@ namespace HWY_NAMESPACE {
 namespace {
 
 using namespace aclgrad::HWY_NAMESPACE;
-
-// Whether a row near zero is to be written in FP64 (statistics.h). A mean of exactly 0 loses
-// nothing itself: then, and where only its product with rstd is small, the elements decide.
-template <class Row>
-HWY_NOINLINE void look_closer(const Row& x, int64_t cols, const WideStatistics& wide,
-                              ExactStatistics& exact) {
-  const bool whatever_x =
-      (wide.mean != 0.0 && std::abs(wide.mean) < double{kNear}) || wide.rstd < double{kLeastRstd};
-  const auto reach = static_cast<float>(double{kNear} * std::max(1.0, 1.0 / wide.rstd));
-  const auto mean = static_cast<float>(wide.mean);
-  bool look = whatever_x;
-  if (!look) {
-    x.each_piece([&](const auto* piece, int64_t columns)
-                     HWY_ATTR { look = look || any_near(piece, columns, mean, reach); });
-  }
-  if (look) exact = {true, exact_mean<Row>(x, cols), wide.rstd};
-}
-
-// The statistics of a row that is not ordinary, or stands beside one.
-template <class Row, class T>
-HWY_NOINLINE void find_unusual(const Job& job, const Row& x, Rows<T>& rows, size_t r) {
-  const WideStatistics wide = statistics_of(job, x, {rows.wide_mean[r], rows.squares[r]});
-  rows.mean[r] = static_cast<float>(wide.mean);
-  rows.rstd[r] = static_cast<float>(wide.rstd);
-  rows.exact[r].needed = false;
-  if (!is_near_zero(rows.mean[r], rows.rstd[r])) return;
-  look_closer(x, job.problem.cols, wide, rows.exact[r]);
-}
-
-// The moments of a row of several panels.
-template <class Row>
-Moments moments_of_row(const Job& job, const Row& x) {
-  RowMoments joined;
-  for (int64_t p = 0; p < job.plan.panels; ++p) {
-    const int64_t columns = job.panel_columns(p);
-    joined.add(moments(x.piece(p * kPanel, columns), columns), columns);
-  }
-  return joined.all();
-}
-
-// The statistics of rows that are one run each, from rows.x and their moments.
-template <class T>
-HWY_INLINE void finish_dense(const Job& job, Rows<T>& rows) {
-  finish_statistics(rows, job.reciprocal_cols, job.problem.eps);
-  for (size_t r = 0; HWY_UNLIKELY(!rows.ordinary) && r < rows.count; ++r) {
-    find_unusual(job, DenseRow<T>{rows.x[r], job.problem.cols}, rows, r);
-  }
-}
-template <class T>
-HWY_INLINE void find_statistics(const Job& job, Rows<T>& rows) {
-  const int64_t cols = job.problem.cols;
-  if (job.plan.panels == 1) {
-    find_moments(rows, static_cast<size_t>(cols), job.reciprocal_cols);
-  } else {
-    for (size_t r = 0; r < rows.count; ++r) {
-      rows.set_moments(r, moments_of_row(job, DenseRow<T>{rows.x[r], cols}));
-    }
-  }
-  finish_dense(job, rows);
-}
-
-// The same for one row of several panels that need not be one run.
-template <class T>
-void find_statistics(const Job& job, const GatheredRow<T>& x, const Moments& found, Rows<T>& rows) {
-  rows.count = 1;
-  rows.set_moments(0, found);
-  finish_statistics(rows, job.reciprocal_cols, job.problem.eps);
-  if (!rows.ordinary) find_unusual(job, x, rows, 0);
-}
-
-template <class T>
-HWY_INLINE void put_statistics(const Job& job, int64_t row, const Rows<T>& rows) {
-  const auto count = static_cast<int64_t>(rows.count);
-  put_rows(job.problem.mean, job.at.mean, job.mean_rows, row, count, rows.mean, rows.ordinary);
-  put_rows(job.problem.rstd, job.at.rstd, job.rstd_rows, row, count, rows.rstd, rows.ordinary);
-}
-
-template <class T>
-HWY_INLINE bool is_plain(const Job& job, const Rows<T>& rows) {
-  return rows.ordinary && job.usual_weights && job.problem.y.dtype == job.problem.x.dtype;
-}
 
 // Rows whose y lies where rows.y points to, all their columns.
 template <class T>
@@ -402,117 +244,6 @@ void slab(const Job& job, int64_t index) {
     std::swap(rows, next);
   }
   stage.flush();
-  if (job.streaming) hwy::FlushStream();
-}
-
-// Columns [begin, begin + columns) of rows from `row` on, at most a panel in all, which rows.x
-// points to, from a buffer where y is not dense.
-template <class T>
-HWY_NOINLINE void write_piece(const Job& job, int64_t row, Rows<T>& rows, int64_t begin,
-                              int64_t columns) {
-  visit_float(job.problem.y.dtype, [&](auto type) HWY_ATTR {
-    using TOut = decltype(type);
-    alignas(64) TOut buffer[kPanel];
-    const bool dense = job.y_form.dense();
-    for (size_t r = 0; r < rows.count; ++r) {
-      auto* y = static_cast<TOut*>(first_of_y(job, row + static_cast<int64_t>(r)));
-      rows.y[r] = dense ? y + begin : buffer + static_cast<int64_t>(r) * columns;
-    }
-    Store store{job.problem.y.dtype, job.streaming && dense};
-    for (size_t r = 0; store.streaming && r < rows.count; ++r) {
-      store.streaming = begins_line(static_cast<const char*>(rows.y[r]));
-    }
-    write_rows(rows, job.gamma + begin, job.beta + begin, static_cast<size_t>(columns), store,
-               is_plain(job, rows), false);
-    for (size_t r = 0; !dense && r < rows.count; ++r) {
-      auto* y = static_cast<TOut*>(first_of_y(job, row + static_cast<int64_t>(r)));
-      job.y_form.copy_out(buffer + static_cast<int64_t>(r) * columns, begin, columns, y);
-    }
-  });
-}
-
-// The task of slab() where a row of x or y is not one run: short rows are gathered, as many as make
-// up a panel, and long ones pass a panel at a time.
-template <class T>
-void gathered_slab(const Job& job, int64_t index) {
-  const int64_t cols = job.problem.cols;
-  const int64_t begin = index * job.plan.slab_rows;
-  const int64_t end = std::min(begin + job.plan.slab_rows, job.problem.rows);
-  const int64_t group = std::clamp(kPanel / cols, int64_t{1}, int64_t{kRows});
-  Rows<T> rows;
-  if (job.plan.panels == 1) {
-    alignas(64) T gathered[kPanel];
-    for (int64_t row = begin; row < end; row += group) {
-      rows.count = static_cast<size_t>(std::min(group, end - row));
-      for (size_t r = 0; r < rows.count; ++r) {
-        rows.x[r] = first_of<T>(job, row + static_cast<int64_t>(r));
-        if (job.x_form.dense()) continue;
-        T* to = gathered + static_cast<int64_t>(r) * cols;
-        job.x_form.copy_in(rows.x[r], 0, cols, to);
-        rows.x[r] = to;
-      }
-      find_statistics(job, rows);
-      put_statistics(job, row, rows);
-      write_piece(job, row, rows, 0, cols);
-    }
-  } else {
-    GatheredRow<T> x(job.x_form, cols);
-    for (int64_t row = begin; row < end; ++row) {
-      x.enter(first_of<T>(job, row));
-      find_statistics(job, x, moments_of_row(job, x), rows);
-      put_statistics(job, row, rows);
-      x.each_piece([&, at = int64_t{0}](const T* piece, int64_t columns) mutable {
-        rows.x[0] = piece;
-        write_piece(job, row, rows, at, columns);
-        at += columns;
-      });
-    }
-  }
-  if (job.streaming) hwy::FlushStream();
-}
-
-// Wide problems, in three steps: the moments of every panel, the statistics of every row, and y
-// panel by panel.
-template <class T>
-void panel_moments(const Job& job, int64_t index) {
-  const int64_t row = index / job.plan.panels;
-  const int64_t panel = index % job.plan.panels;
-  const int64_t columns = job.panel_columns(panel);
-  GatheredRow<T> x(job.x_form, job.problem.cols);
-  x.enter(first_of<T>(job, row));
-  job.panel_moments(row)[panel] = moments(x.piece(panel * kPanel, columns), columns);
-}
-
-template <class T>
-void row_statistics(const Job& job, int64_t row) {
-  RowMoments row_moments;
-  for (int64_t p = 0; p < job.plan.panels; ++p) {
-    row_moments.add(job.panel_moments(row)[p], job.panel_columns(p));
-  }
-  GatheredRow<T> x(job.x_form, job.problem.cols);
-  x.enter(first_of<T>(job, row));
-  Rows<T> rows;
-  find_statistics(job, x, row_moments.all(), rows);
-  put_statistics(job, row, rows);
-  job.statistics(row) = {rows.mean[0], rows.rstd[0], rows.ordinary, rows.exact[0]};
-}
-
-template <class T>
-void write_panel(const Job& job, int64_t index) {
-  const int64_t row = index / job.plan.panels;
-  const int64_t panel = index % job.plan.panels;
-  const int64_t columns = job.panel_columns(panel);
-  GatheredRow<T> x(job.x_form, job.problem.cols);
-  x.enter(first_of<T>(job, row));
-  const Statistics& values = job.statistics(row);
-  Rows<T> rows;
-  rows.count = 1;
-  rows.x[0] = x.piece(panel * kPanel, columns);
-  rows.mean[0] = values.mean;
-  rows.rstd[0] = values.rstd;
-  rows.ordinary = values.ordinary;
-  rows.exact[0] = values.exact;
-  write_piece(job, row, rows, panel * kPanel, columns);
   if (job.streaming) hwy::FlushStream();
 }
 

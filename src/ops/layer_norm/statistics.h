@@ -46,6 +46,10 @@ class RowMoments {
 // variance and eps has to stand well above.
 inline constexpr double kLeastVariance = 0x1p-120;
 
+// A negative eps that leaves less of the variance than this part leaves the errors of FP32 sums
+// whole.
+inline constexpr double kLittleLeft = 0.125;
+
 // A mean under the square root of this part of the variance may be what is left of numbers of both
 // signs: an FP64 sum of 65536 of them is exact to 2^-37 of their size, and an element near the mean
 // wants 2^-21 of the mean itself.

@@ -698,6 +698,23 @@ TEST(LayerNorm, AnyEps) {
   }
 }
 
+// What a negative eps takes from the variance leaves the variance's own error.
+TEST(LayerNorm, NegativeEpsThatLeavesLittle) {
+  for (const Dims& dims : {Dims{1, 40}, Dims{1, 1000}, Dims{1, 9000}}) {
+    Problem problem(dims, Options());
+    const std::vector<double> x = problem.x.values();
+    const auto count = static_cast<double>(x.size());
+    double mean = 0.0, variance = 0.0;
+    for (const double value : x) mean += value / count;
+    for (const double value : x) variance += (value - mean) * (value - mean) / count;
+    for (const double part : {0.5, 0.9, 0.99, 0.9999, 0.999999}) {
+      SCOPED_TRACE(std::to_string(dims[1]) + " " + std::to_string(part));
+      problem.options.eps = -part * variance;
+      problem.run_and_check();
+    }
+  }
+}
+
 TEST(LayerNorm, AMillionTermsHoldTheTolerance) {
   for (const Dims& dims : {Dims{200000, 5}, Dims{2, 1000000}}) {
     Problem problem(dims, Options());

@@ -18,6 +18,7 @@
 #include "kernels/cpu/lane_sums-inl.h"
 #include "kernels/cpu/strips-inl.h"
 #include "kernels/cpu/sums-inl.h"
+#include "kernels/cpu/wide_sums-inl.h"
 #include "ops/layer_norm/statistics.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -29,9 +30,6 @@ using namespace aclgrad::HWY_NAMESPACE;
 
 // Sixteen FP64 lanes: one chain of a sum.
 using Chain = VecF64[kWideParts];
-
-// What is left of a row's FP64 lanes before they are joined over several rows at once.
-inline constexpr size_t kWideSums = kLanes / 2;
 
 // Columns of two vectors, one for each chain of the sum.
 inline constexpr size_t kTwo = 2 * kLanes;
@@ -124,55 +122,6 @@ HWY_INLINE void put_sums(const T* x, size_t n, double* out) {
   sum.add_last(x + at, n - at);
   sum.put(out);
 }
-
-// Lane k of the result is the sum of the eight doubles from p + 8 k: lanes i and i + 4, then i + 2,
-// i + 1 (lane_sums-inl.h does the same in FP32).
-#if HWY_TARGET == HWY_SCALAR
-HWY_INLINE void join_sums(const double* p, double* out) {
-  for (size_t k = 0; k < kWideSums; ++k) {
-    double v[kWideSums];
-    std::copy_n(p + k * kWideSums, kWideSums, v);
-    for (size_t half = kWideSums / 2; half > 0; half /= 2) {
-      for (size_t i = 0; i < half; ++i) v[i] += v[i + half];
-    }
-    out[k] = v[0];
-  }
-}
-#else
-HWY_INLINE VecF64 register_of_joined(const double* p) {
-  const TagF64 d;
-  VecF64 v[kWideLanes];
-  for (size_t k = 0; k < kWideLanes; ++k) {
-    const auto part = [&](size_t i)
-                          HWY_ATTR { return hn::Load(d, p + k * kWideSums + i * kWideLanes); };
-    if constexpr (kWideLanes == 8) {
-      v[k] = part(0);
-    } else if constexpr (kWideLanes == 4) {
-      v[k] = hn::Add(part(0), part(1));
-    } else {
-      v[k] = hn::Add(hn::Add(part(0), part(2)), hn::Add(part(1), part(3)));
-    }
-  }
-  for (size_t half = kWideLanes / 2; half > 1; half /= 2) {
-    for (size_t k = 0; k < half; ++k) {
-      const VecF64 a = v[k];
-      const VecF64 b = v[k + half];
-      if (half == kWideLanes / 2) {
-        v[k] = hn::Add(hn::ConcatLowerLower(d, b, a), hn::ConcatUpperUpper(d, b, a));
-      } else {
-        v[k] = hn::Add(hn::OddEvenBlocks(hn::SwapAdjacentBlocks(b), a),
-                       hn::OddEvenBlocks(b, hn::SwapAdjacentBlocks(a)));
-      }
-    }
-  }
-  return hn::Add(hn::InterleaveLower(d, v[0], v[1]), hn::InterleaveUpper(d, v[0], v[1]));
-}
-HWY_INLINE void join_sums(const double* p, double* out) {
-  for (size_t k = 0; k < kWideSums; k += kWideLanes) {
-    hn::StoreU(register_of_joined(p + k * kWideSums), TagF64(), out + k);
-  }
-}
-#endif
 
 // The squares around `centre` of up to kChainColumns columns, lane by lane: vector i goes to chain
 // i mod 4, and the chains are joined in pairs.

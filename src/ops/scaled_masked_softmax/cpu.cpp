@@ -3,7 +3,7 @@
 // and from its mask once, into a buffer in L1, which then goes through exp() and division; the next
 // row is prefetched meanwhile. An output that does not fit the cache is written past it in whole
 // lines; where rows do not begin and end with lines, they are gathered in a Stage first. Rows of
-// less than thirty-two elements are taken many at a time (short-inl.h).
+// up to 128 elements are taken many at a time (short-inl.h, medium-inl.h).
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
@@ -30,16 +30,14 @@
 #include "kernels/cpu/pairs-inl.h"
 #include "kernels/cpu/stage-inl.h"
 #include "kernels/cpu/sums-inl.h"
-#include "ops/scaled_masked_softmax/masked-inl.h"
+#include "ops/scaled_masked_softmax/medium-inl.h"
 #include "ops/scaled_masked_softmax/short-inl.h"
-#include "ops/scaled_masked_softmax/unusual-inl.h"
+#include "ops/scaled_masked_softmax/visits-inl.h"
 
 #ifndef ACLGRAD_OPS_SCALED_MASKED_SOFTMAX_CPU_SHARED_
 #define ACLGRAD_OPS_SCALED_MASKED_SOFTMAX_CPU_SHARED_
 namespace aclgrad::scaled_masked_softmax {
 namespace {
-
-using Walk = AttentionWalk<Offsets>;
 
 AttentionBlock<Offsets> block_at(const Job& job, int64_t index) {
   const Problem& problem = job.problem;
@@ -48,22 +46,6 @@ AttentionBlock<Offsets> block_at(const Job& job, int64_t index) {
   };
   return attention_block<Offsets>(job.plan, {problem.batches, problem.heads, problem.rows},
                                   {step(0), step(1), step(2)}, index);
-}
-
-template <class T>
-Row<T> row_at(const Job& job, const Offsets& here) {
-  return {static_cast<const T*>(job.at.x) + here.x,
-          static_cast<const uint8_t*>(job.at.mask) + here.mask, static_cast<T*>(job.at.y) + here.y};
-}
-
-// What the elements of a row are multiplied by after exp(): 1 / sum, in two parts.
-struct Quotient {
-  float high, low;
-};
-Quotient one_over(double sum) {
-  const double exact = 1.0 / sum;
-  const auto high = static_cast<float>(exact);
-  return {high, static_cast<float>(exact - static_cast<double>(high))};
 }
 
 }  // namespace
@@ -78,93 +60,6 @@ namespace {
 using namespace aclgrad::HWY_NAMESPACE;
 
 constexpr size_t kMostCols = static_cast<size_t>(kMaxCols);
-
-// The first visit to a row of at least thirty-two elements: sign * x, or -Inf where masked, to the
-// buffer in pairs (see tree.h). Returns the largest in all lanes; where there are NaNs it may be
-// anything.
-template <class T>
-HWY_INLINE VecF32 load_row(const Job& job, const Row<T>& row, float* values) {
-  const F32x16 sign = set16(job.sign);
-  const auto take = [&](size_t c) HWY_ATTR {
-    Pair pair = load_pair(row.x + c);
-    pair.first = mul(pair.first, sign);
-    pair.second = mul(pair.second, sign);
-    return unless(pair, row.mask + c, row.x);
-  };
-  F32x16 first = set16(-std::numeric_limits<float>::infinity());
-  F32x16 second = first;
-  const auto keep = [&](const Pair& pair, float* to) HWY_ATTR {
-    first = max16(first, pair.first);
-    second = max16(second, pair.second);
-    store_raw(pair.first, to);
-    store_raw(pair.second, to + kLanes);
-  };
-  size_t c = 0;
-  for (; c + kPair <= job.cols; c += kPair) keep(take(c), values + c);
-  if (c < job.cols) {
-    keep(without_first(take(job.cols - kPair), c + kPair - job.cols, row.x), values + c);
-  }
-  return max_of_lanes(max16(first, second));
-}
-
-HWY_INLINE ExpTerms terms_of(const Job& job, VecF32 largest) {
-  F32x16 highest;
-  for (size_t i = 0; i < kParts; ++i) highest.part[i] = largest;
-  return exp_terms(job.factor, highest);
-}
-
-// The second visit: exp() of what is in the buffer, and its sum.
-template <class T>
-double exp_row(const Job& job, VecF32 largest, const T* ahead, float* values) {
-  const ExpTerms terms = terms_of(job, largest);
-  double sums[1];
-  row_sums<1>(job.padded, sums, [&](size_t i, size_t, F32x16(&acc)[1]) HWY_ATTR {
-    hwy::Prefetch(ahead + i * kLanes);
-    const F32x16 value = exp_below(load16(values + i * kLanes), terms);
-    store_raw(value, values + i * kLanes);
-    acc[0] = add(acc[0], value);
-  });
-  return sums[0];
-}
-
-// What is left of a row before it is divided. In a row with a NaN all are.
-template <class T>
-HWY_INLINE Quotient finish_row(const Job& job, const Row<T>& row, VecF32 largest, const T* ahead,
-                               float* values) {
-  const double sum = HWY_LIKELY(is_usual(job, hn::GetLane(largest)))
-                         ? exp_row(job, largest, ahead, values)
-                         : unusual_row(job, row, values);
-  if (HWY_LIKELY(!std::isnan(sum))) return one_over(sum);
-  std::fill_n(values, job.padded, to_float(float16_t{kCanonicalNanF16}));
-  return {1.0f, 0.0f};
-}
-
-// Elements of y. FP32 is divided as if exactly; the other types round it away.
-template <class T>
-HWY_INLINE F32x16 divided(const F32x16& v, const Quotient& by, const T*) {
-  if constexpr (std::is_same_v<T, float>) {
-    return fma(v, set16(by.high), mul(v, set16(by.low)));
-  } else {
-    return mul(v, set16(by.high));
-  }
-}
-template <class T>
-HWY_INLINE void write_pair(const float* values, const Quotient& by, T* to, bool streaming) {
-  Pair out;
-  out.first = divided(load16(values), by, to);
-  out.second = divided(load16(values + kLanes), by, to);
-  store_clean_pair(out, to, streaming);
-}
-
-// The third visit to `count` >= 32 elements of the buffer. The last pair may overlap the one before
-// it, with nothing in what it overlaps, so it is written first.
-template <class T>
-HWY_INLINE void write_pairs(const float* values, size_t count, const Quotient& by, T* to,
-                            bool streaming) {
-  const size_t whole = count / kPair * kPair;
-  if (whole < count) write_pair(values + whole, by, to + count - kPair, false);
-  for (size_t c = 0; c < whole; c += kPair) write_pair(values + c, by, to + c, streaming);
-}
 
 template <class T>
 HWY_INLINE void write_row(const Job& job, const float* values, const Quotient& by, T* y,
@@ -188,7 +83,7 @@ template <class T>
 void long_rows(const Job& job, Walk& walk, Stage<T>* stage) {
   alignas(64) float values[2][kMostCols];
   Row<T> row = row_at<T>(job, walk.here());
-  VecF32 largest = load_row(job, row, values[0]);
+  VecF32 largest = max_of_lanes(load_row(job, row, values[0]));
   walk.advance();
   const int64_t count = walk.rows();
   for (int64_t r = 0; r < count; ++r) {
@@ -196,7 +91,7 @@ void long_rows(const Job& job, Walk& walk, Stage<T>* stage) {
     const Row<T> next = row_at<T>(job, walk.here());
     walk.advance();
     const Quotient by = finish_row(job, row, largest, row_at<T>(job, walk.here()).x, here);
-    if (r + 1 < count) largest = load_row(job, next, values[(r + 1) % 2]);
+    if (r + 1 < count) largest = max_of_lanes(load_row(job, next, values[(r + 1) % 2]));
     write_row(job, here, by, row.y, stage);
     row = next;
   }
@@ -210,7 +105,8 @@ void block(const Job& job, int64_t index) {
     short_rows(job, here, row_at<T>(job, here.first), stage);
   } else {
     Walk walk(here);
-    long_rows(job, walk, job.streaming && !job.lines_in_rows ? &stage : nullptr);
+    Stage<T>* const staged = job.streaming && !job.lines_in_rows ? &stage : nullptr;
+    job.cols <= kMediumCols ? medium_rows(job, walk, staged) : long_rows(job, walk, staged);
   }
   stage.flush();
   if (job.streaming) hwy::FlushStream();

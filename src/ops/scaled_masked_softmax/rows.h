@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "kernels/cpu/attention_blocks.h"
 #include "ops/scaled_masked_softmax/problem.h"
 #include "ops/scaled_masked_softmax/tree.h"
 
@@ -42,6 +43,8 @@ struct Offsets {
   }
   bool operator==(const Offsets&) const = default;
 };
+using Walk = AttentionWalk<Offsets>;
+
 // A row's first elements.
 template <class T>
 struct Row {
@@ -49,6 +52,22 @@ struct Row {
   const uint8_t* mask;
   T* y;
 };
+
+template <class T>
+Row<T> row_at(const Job& job, const Offsets& here) {
+  return {static_cast<const T*>(job.at.x) + here.x,
+          static_cast<const uint8_t*>(job.at.mask) + here.mask, static_cast<T*>(job.at.y) + here.y};
+}
+
+// What the elements of a row are multiplied by after exp(): 1 / sum, in two parts.
+struct Quotient {
+  float high, low;
+};
+inline Quotient one_over(double sum) {
+  const double exact = 1.0 / sum;
+  const auto high = static_cast<float>(exact);
+  return {high, static_cast<float>(exact - static_cast<double>(high))};
+}
 
 }  // namespace aclgrad::scaled_masked_softmax
 

@@ -72,9 +72,7 @@ aarch64:
 	scripts/setup.sh build test aarch64
 	cmake --preset aarch64
 	cmake --build --preset aarch64
-	cmake --preset dev -DACLGRAD_ORACLE=off
-	cmake --build --preset dev --target fuzz_test
-	scripts/aarch64.sh build/aarch64 build/dev
+	scripts/aarch64.sh build/aarch64
 
 format:
 	scripts/setup.sh lint

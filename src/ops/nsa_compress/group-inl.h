@@ -10,8 +10,8 @@
 #endif
 
 #include <type_traits>
-#include <utility>
 
+#include "kernels/cpu/constants-inl.h"
 #include "kernels/cpu/lanes-inl.h"
 #include "kernels/cpu/pairs-inl.h"
 #include "kernels/cpu/rows_ahead.h"
@@ -53,15 +53,6 @@ struct Piece {
   const Target* targets;  // of the windows
   bool streaming;
 };
-
-// Calls fn with the numbers [0, N) as constants: what they index stays in registers.
-template <size_t N, class Fn>
-HWY_INLINE void for_constants(Fn&& fn) {
-  [&]<size_t... I>(std::index_sequence<I...>) HWY_ATTR {
-    (fn(std::integral_constant<size_t, I>()), ...);
-  }
-  (std::make_index_sequence<N>());
-}
 
 // Adds the sums that wait in `slot` to a chain, then lets it wait there or writes it.
 template <class T>

@@ -9,8 +9,7 @@
 #define ACLGRAD_OPS_NSA_COMPRESS_GRAD_TOKENS_INL_H_
 #endif
 
-#include <utility>
-
+#include "kernels/cpu/constants-inl.h"
 #include "kernels/cpu/lanes-inl.h"
 #include "kernels/cpu/pairs-inl.h"
 #include "kernels/cpu/rows_ahead.h"
@@ -61,15 +60,6 @@ struct Piece {
   int64_t w_window, w_head;
   bool streaming;
 };
-
-// Calls fn with the numbers [0, N) as constants: what they index stays in registers.
-template <size_t N, class Fn>
-HWY_INLINE void for_constants(Fn&& fn) {
-  [&]<size_t... I>(std::index_sequence<I...>) HWY_ATTR {
-    (fn(std::integral_constant<size_t, I>()), ...);
-  }
-  (std::make_index_sequence<N>());
-}
 
 // One head of a piece, from some column on.
 template <class T>

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+// Loops over constants.
+
+#if defined(ACLGRAD_KERNELS_CPU_CONSTANTS_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef ACLGRAD_KERNELS_CPU_CONSTANTS_INL_H_
+#undef ACLGRAD_KERNELS_CPU_CONSTANTS_INL_H_
+#else
+#define ACLGRAD_KERNELS_CPU_CONSTANTS_INL_H_
+#endif
+
+#include <hwy/highway.h>
+
+#include <cstddef>
+#include <type_traits>
+#include <utility>
+
+HWY_BEFORE_NAMESPACE();
+namespace aclgrad {
+namespace HWY_NAMESPACE {
+namespace {
+
+// Calls fn with the numbers [0, N) as constants: what they index stays in registers.
+template <size_t N, class Fn>
+HWY_INLINE void for_constants(Fn&& fn) {
+  [&]<size_t... I>(std::index_sequence<I...>) HWY_ATTR {
+    (fn(std::integral_constant<size_t, I>()), ...);
+  }
+  (std::make_index_sequence<N>());
+}
+
+}  // namespace
+}  // namespace HWY_NAMESPACE
+}  // namespace aclgrad
+HWY_AFTER_NAMESPACE();
+
+#endif  // per-target include guard

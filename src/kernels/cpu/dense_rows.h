@@ -36,6 +36,12 @@ class DenseRows {
     piece_ *= counts[0];
   }
 
+  // `step` is the tensor's part of the block's steps.
+  template <class Offsets>
+  DenseRows(T* first, const AttentionBlock<Offsets>& block, int64_t Offsets::*step, size_t cols)
+      : DenseRows(first, {block.steps[0].*step, block.steps[1].*step, block.steps[2].*step},
+                  block.counts, cols) {}
+
   int64_t rows() const { return counts_[0] * counts_[1] * counts_[2]; }
   // All of them follow each other.
   bool is_dense() const { return piece_ == rows(); }

@@ -218,15 +218,9 @@ HWY_INLINE void write_rows(const Job& job, const Portion<T>& portion, const RowS
 template <class T>
 void short_rows(const Job& job, const AttentionBlock<Offsets>& block, const Row<T>& first,
                 Stage<T>& stage) {
-  const auto rows_of = [&](auto* begin, int64_t Offsets::*step) {
-    using Element = std::remove_pointer_t<decltype(begin)>;
-    return DenseRows<Element>(begin,
-                              {block.steps[0].*step, block.steps[1].*step, block.steps[2].*step},
-                              block.counts, job.cols);
-  };
-  const auto x = rows_of(first.x, &Offsets::x);
-  const auto mask = rows_of(first.mask, &Offsets::mask);
-  const auto y = rows_of(first.y, &Offsets::y);
+  const DenseRows x(first.x, block, &Offsets::x, job.cols);
+  const DenseRows mask(first.mask, block, &Offsets::mask, job.cols);
+  const DenseRows y(first.y, block, &Offsets::y, job.cols);
   alignas(64) T x_buffer[kPortionElements];
   alignas(64) uint8_t mask_buffer[kPortionElements];
   alignas(64) T y_buffer[kPortionElements];

@@ -129,16 +129,10 @@ HWY_NOINLINE void write_unusual(const Job& job, const Portion<T>& portion, const
 // A block of rows of at most fifteen elements.
 template <class T>
 void short_rows(const Job& job, const AttentionBlock<Offsets>& block, const Row<T>& first) {
-  const auto rows_of = [&](auto* begin, int64_t Offsets::*step) {
-    using Element = std::remove_pointer_t<decltype(begin)>;
-    return DenseRows<Element>(begin,
-                              {block.steps[0].*step, block.steps[1].*step, block.steps[2].*step},
-                              block.counts, job.cols);
-  };
-  const auto dy = rows_of(first.dy, &Offsets::dy);
-  const auto y = rows_of(first.y, &Offsets::y);
-  const auto mask = rows_of(first.mask, &Offsets::mask);
-  const auto dx = rows_of(first.dx, &Offsets::dx);
+  const DenseRows dy(first.dy, block, &Offsets::dy, job.cols);
+  const DenseRows y(first.y, block, &Offsets::y, job.cols);
+  const DenseRows mask(first.mask, block, &Offsets::mask, job.cols);
+  const DenseRows dx(first.dx, block, &Offsets::dx, job.cols);
   const RowSpread spread(job.cols);
   ShortBuffers<T> buffers;
   Stage<T> stage(job.streaming);

@@ -65,21 +65,22 @@ OutputFile::OutputFile(const std::string& path)
     if (file_ >= 0) close(file_);
     file_ = open(path_.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
     if (file_ < 0) fail();
-    if (flock(file_, LOCK_EX | LOCK_NB) == 0) continue;
-    const bool is_taken = errno == EWOULDBLOCK;
-    const std::string why = is_taken ? "another run is writing it" : reason();
-    close(file_);
-    throw std::runtime_error("cannot write " + path_ + ": " + why);
+    if (flock(file_, LOCK_EX | LOCK_NB) != 0) {
+      give_up(errno == EWOULDBLOCK ? "another run is writing it" : reason());
+    }
   } while (!is_at(file_, path_));
-  if (ftruncate(file_, 0) == 0) return;
-  const std::string why = reason();
-  close(file_);
-  throw std::runtime_error("cannot write " + path_ + ": " + why);
+  if (ftruncate(file_, 0) != 0) give_up(reason());
 }
 
 OutputFile::~OutputFile() {
   if (!kept_) unlink(path_.c_str());
   if (file_ >= 0) close(file_);
+}
+
+// For the constructor, which no destructor follows.
+void OutputFile::give_up(const std::string& why) {
+  close(file_);
+  throw std::runtime_error("cannot write " + path_ + ": " + why);
 }
 
 void OutputFile::fail() const {

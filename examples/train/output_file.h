@@ -23,6 +23,7 @@ class OutputFile {
   void keep();
 
  private:
+  [[noreturn]] void give_up(const std::string& why);
   [[noreturn]] void fail() const;
   std::string target_, path_;
   int file_ = -1;

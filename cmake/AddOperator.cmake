@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # add_operator(name): the fixed files of src/ops/<name> become part of libopapi, a test program and a
-# part of the bench; the error table may have a file of its own, error_test.cpp. Nothing else in the
+# part of the bench; the error table may have a file of its own, error_test.cpp, and kernels for GPUs
+# are in cuda.cu. Nothing else in the
 # tree needs to know the operator. Tests that go over all operators read the global property
 # ACLGRAD_OPERATORS.
 
@@ -18,9 +19,22 @@ function(add_operator name)
     message(FATAL_ERROR "operator ${name} lacks include/aclnnop/aclnn_${name}.h")
   endif()
 
+  # Looked for again at every build: a file that comes changes how others are compiled.
+  file(GLOB kernels CONFIGURE_DEPENDS ${folder}/cuda.cu)
+  # An emulated GPU is for what has kernels for it.
+  if(ACLGRAD_CUDA STREQUAL "EMULATED" AND NOT kernels)
+    return()
+  endif()
+
   target_sources(opapi PRIVATE ${folder}/problem.cpp ${folder}/api.cpp ${folder}/cpu.cpp)
   set_source_files_properties(${folder}/cpu.cpp PROPERTIES
     COMPILE_OPTIONS "${ACLGRAD_KERNEL_OPTIONS}")
+  if(kernels)
+    add_cuda_kernels(opapi ${kernels})
+    if(ACLGRAD_HAS_CUDA)
+      set_property(GLOBAL APPEND PROPERTY ACLGRAD_CUDA_OPERATORS ${name})
+    endif()
+  endif()
   set_property(GLOBAL APPEND PROPERTY ACLGRAD_OPERATORS ${name})
 
   if(ACLGRAD_DEVELOPER_MODE)
@@ -29,6 +43,9 @@ function(add_operator name)
       list(APPEND tests ${folder}/error_test.cpp)
     endif()
     add_aclgrad_test(${name}_test ${tests})
+    if(kernels)
+      set_tests_properties(${name}_test PROPERTIES LABELS cuda)
+    endif()
     set_property(GLOBAL APPEND PROPERTY ACLGRAD_BENCH_SOURCES ${folder}/bench.cpp)
   endif()
 endfunction()

@@ -70,11 +70,14 @@ function(add_aclgrad_test name)
   register_test(${name} ${ACLGRAD_TEST_LAUNCHER} $<TARGET_FILE:${name}>)
 endfunction()
 
-# list_operators(folder include namespace result prefix arguments): an operator's file in `folder`
+# list_operators(folder include namespace result prefix arguments [operators...]): an operator's file in `folder`
 # defines `result prefix<operator>(arguments)`. Writes operators.h, which includes `include`, declares
 # them and has them in the table kOperators; sets OPERATOR_SOURCES to the files.
 function(list_operators folder include namespace result prefix arguments)
-  get_property(operators GLOBAL PROPERTY ACLGRAD_OPERATORS)
+  set(operators ${ARGN})
+  if(NOT operators)
+    get_property(operators GLOBAL PROPERTY ACLGRAD_OPERATORS)
+  endif()
   set(sources "")
   set(declarations "")
   set(rows "")

@@ -38,7 +38,10 @@ target_link_options(aclgrad_settings INTERFACE ${sanitizer_flags})
 # rows. AddressSanitizer sees every address that they touch, so UndefinedBehaviorSanitizer need not
 # judge the pointers before that: its four checks of them double the minutes of compiling.
 set(ACLGRAD_KERNEL_OPTIONS "")
-if(ACLGRAD_SANITIZE STREQUAL "none")
+if(ACLGRAD_CUDA STREQUAL "EMULATED")
+  # Nothing runs on the CPU's kernels there: one instruction set, and quick to compile.
+  target_compile_definitions(aclgrad_settings INTERFACE HWY_COMPILE_ONLY_SCALAR)
+elseif(ACLGRAD_SANITIZE STREQUAL "none")
   set(ACLGRAD_KERNEL_OPTIONS -O3)
 elseif(ACLGRAD_SANITIZE STREQUAL "address")
   set(ACLGRAD_KERNEL_OPTIONS -fno-sanitize=null,alignment,object-size,pointer-overflow)

@@ -38,7 +38,7 @@ def floor_of(path):
 def resolve(root, name):
     """The file an include means: roots are src/ and include/; None for system headers."""
     for base in ("include", "src"):
-        if (root / base / name).is_file():
+        if (root / base / name).is_file() or (root / base / f"{name}.in").is_file():
             return pathlib.PurePosixPath(base, name)
     return None
 

@@ -15,13 +15,13 @@ inline constexpr uint32_t kCanonicalNanF32 = 0x7FC00000u;
 inline constexpr uint16_t kCanonicalNanF16 = 0x7E00u;
 inline constexpr uint16_t kCanonicalNanBf16 = 0x7FC0u;
 
-inline float to_float(float value) { return value; }
+constexpr float to_float(float value) { return value; }
 
-inline float to_float(bfloat16_t value) {
+constexpr float to_float(bfloat16_t value) {
   return std::bit_cast<float>(static_cast<uint32_t>(value.bits) << 16);
 }
 
-inline float to_float(float16_t value) {
+constexpr float to_float(float16_t value) {
   const uint32_t sign = (uint32_t{value.bits} & 0x8000u) << 16;
   const uint32_t exponent = (uint32_t{value.bits} >> 10) & 0x1Fu;
   uint32_t mantissa = uint32_t{value.bits} & 0x3FFu;
@@ -38,24 +38,24 @@ inline float to_float(float16_t value) {
 }
 
 template <class T>
-T from_float(float value);
+constexpr T from_float(float value);
 
 template <>
-inline float from_float<float>(float value) {
+constexpr float from_float<float>(float value) {
   const auto bits = std::bit_cast<uint32_t>(value);
   const bool nan = (bits & 0x7FFFFFFFu) > 0x7F800000u;
   return nan ? std::bit_cast<float>(kCanonicalNanF32) : value;
 }
 
 template <>
-inline bfloat16_t from_float<bfloat16_t>(float value) {
+constexpr bfloat16_t from_float<bfloat16_t>(float value) {
   const auto bits = std::bit_cast<uint32_t>(value);
   if ((bits & 0x7FFFFFFFu) > 0x7F800000u) return {kCanonicalNanBf16};
   return {static_cast<uint16_t>((bits + 0x7FFFu + ((bits >> 16) & 1u)) >> 16)};
 }
 
 template <>
-inline float16_t from_float<float16_t>(float value) {
+constexpr float16_t from_float<float16_t>(float value) {
   const auto bits = std::bit_cast<uint32_t>(value);
   const auto sign = static_cast<uint16_t>((bits >> 16) & 0x8000u);
   const uint32_t magnitude = bits & 0x7FFFFFFFu;

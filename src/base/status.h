@@ -22,6 +22,7 @@ inline constexpr Status kParamNullptr = 161001;
 inline constexpr Status kParamInvalid = 161002;
 inline constexpr Status kRuntimeError = 361001;
 inline constexpr Status kInner = 561000;
+inline constexpr Status kInnerFindKernel = 561003;
 inline constexpr Status kInnerCreateExecutor = 561101;
 inline constexpr Status kInnerNullptr = 561103;
 

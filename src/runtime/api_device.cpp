@@ -67,6 +67,7 @@ Status synchronize_device(const char* function, int32_t timeout) {
                   function, timeout);
     }
   }
+  if (const Status status = backend().check(function, context->device)) return status;
   DataErrorList errors;
   for (const auto& [listed, last] : targets) {
     errors.splice(errors.end(), listed.stream->take_errors(last));
@@ -79,7 +80,7 @@ Status reset_device(int32_t device) {
   if (const Status status = check_device(kName, "deviceId", device)) return status;
   // Listed before anything is released, because there may be no memory for it.
   const std::vector<streams::Listed> listed_streams = streams::of_device(device);
-  if (contexts::device_references() == 1) {
+  if (contexts::device_references(device) == 1) {
     if (const Status status = check_none_held(kName, listed_streams)) return status;
   }
   aclrtContext context = nullptr;
@@ -100,7 +101,10 @@ Status reset_device(int32_t device) {
     errors.splice(errors.end(), listed.stream->take_errors(last));
   }
   contexts::destroy(context, errors);
-  return report_errors(kName, std::move(errors));
+  const Status failed = backend().check(kName, device);
+  if (failed == kOk) return report_errors(kName, std::move(errors));
+  backend().reset(device);
+  return failed;
 }
 
 Status create_context(aclrtContext* context, int32_t device) {
@@ -153,9 +157,12 @@ Status enable_peer(int32_t peer, uint32_t flags) {
   if (flags != 0) {
     return fail(ACL_ERROR_RT_PARAM_INVALID, "%s: flags is %u, expected 0", kName, flags);
   }
-  // With one device the peer is the device itself.
-  return fail(ACL_ERROR_RT_PARAM_INVALID, "%s: peerDeviceId is %d, expected another device", kName,
-              peer);
+  const int32_t device = contexts::current_device();
+  if (peer == device) {
+    return fail(ACL_ERROR_RT_PARAM_INVALID, "%s: peerDeviceId is %d, expected another device",
+                kName, peer);
+  }
+  return backend().enable_access(kName, device, peer);
 }
 
 Status set_saturation(int mode) {
@@ -318,7 +325,8 @@ aclError aclrtDeviceCanAccessPeer(int32_t* canAccessPeer, int32_t deviceId, int3
     if (canAccessPeer == nullptr) return null_parameter(kName, "canAccessPeer");
     if (const Status status = check_device(kName, "deviceId", deviceId)) return status;
     if (const Status status = check_device(kName, "peerDeviceId", peerDeviceId)) return status;
-    *canAccessPeer = 0;
+    *canAccessPeer =
+        deviceId != peerDeviceId && backend().can_access(deviceId, peerDeviceId) ? 1 : 0;
     return kOk;
   });
 }

@@ -32,7 +32,8 @@ Status create_event(const char* function, aclrtEvent* event, uint32_t flags) {
   return kOk;
 }
 
-using QueueOperation = bool (*)(const std::shared_ptr<EventState>&, const std::shared_ptr<Stream>&);
+using QueueOperation = bool (*)(const char*, const std::shared_ptr<EventState>&,
+                                const std::shared_ptr<Stream>&);
 
 Status queue(const char* function, QueueOperation operation, aclrtEvent event_handle,
              aclrtStream stream_handle) {
@@ -42,10 +43,8 @@ Status queue(const char* function, QueueOperation operation, aclrtEvent event_ha
   const StreamTable::Pin stream =
       streams::resolve(function, stream_handle, ACL_ERROR_RT_STREAM_CONTEXT, refusal);
   if (!stream) return refusal;
-  if (operation(event->state, stream->stream)) return kOk;
-  return fail(ACL_ERROR_RT_STREAM_CONTEXT,
-              "%s: the stream takes no more work, it is being destroyed or the process is ending",
-              function);
+  if (operation(function, event->state, stream->stream)) return kOk;
+  return stream->stream->refusal(function, ACL_ERROR_RT_STREAM_CONTEXT);
 }
 
 Status synchronize_event(aclrtEvent handle) {
@@ -64,6 +63,7 @@ Status synchronize_event(aclrtEvent handle) {
     if (status != kOk) return status;
   }
   stream.wait(point->sequence, Deadline::never(), true);
+  if (const Status status = stream.check(kName)) return status;
   return report_errors(kName, stream.take_errors(point->sequence));
 }
 
@@ -92,9 +92,8 @@ Status query_waits(aclrtEvent handle, aclrtEventWaitStatus* status) {
 }
 
 // When the event's record ran on its stream.
-Status timestamp(const char* function, const char* name, const EventState& event,
+Status timestamp(const char* function, const char* name, const std::shared_ptr<RecordPoint>& point,
                  int64_t& nanoseconds) {
-  const std::shared_ptr<RecordPoint> point = event.latest();
   const bool complete = point != nullptr && point->complete();
   nanoseconds = complete ? point->nanoseconds.load(std::memory_order_acquire) : 0;
   if (nanoseconds != 0) return kOk;
@@ -116,8 +115,14 @@ Status elapsed(float* ms, aclrtEvent start, aclrtEvent end) {
   if (!second) return refusal;
   int64_t from = 0;
   int64_t to = 0;
-  if (const Status status = timestamp(kName, "startEvent", *first->state, from)) return status;
-  if (const Status status = timestamp(kName, "endEvent", *second->state, to)) return status;
+  const std::shared_ptr<RecordPoint> begin_point = first->state->latest();
+  const std::shared_ptr<RecordPoint> end_point = second->state->latest();
+  if (const Status status = timestamp(kName, "startEvent", begin_point, from)) return status;
+  if (const Status status = timestamp(kName, "endEvent", end_point, to)) return status;
+  if (begin_point->point != nullptr && end_point->point != nullptr) {
+    // The device measures more closely than the clock of the host.
+    to = from + begin_point->point->nanoseconds_to(*end_point->point);
+  }
   if (to < from) {
     return fail(ACL_ERROR_RT_EVENT_TIMESTAMP_REVERSAL,
                 "%s: endEvent ran %lld ns before startEvent, expected it after", kName,
@@ -208,7 +213,8 @@ aclError aclrtEventGetTimestamp(aclrtEvent event, uint64_t* timestamp_out) {
     const EventTable::Pin pin = events::resolve(kName, "event", event, refusal);
     if (!pin) return refusal;
     int64_t nanoseconds = 0;
-    if (const Status status = timestamp(kName, "event", *pin->state, nanoseconds)) return status;
+    if (const Status status = timestamp(kName, "event", pin->state->latest(), nanoseconds))
+      return status;
     *timestamp_out = static_cast<uint64_t>(nanoseconds / kNanosecondsPerMicrosecond);
     return kOk;
   });

@@ -24,7 +24,12 @@ constinit HandleTable<DataBuffer> data_buffers{Kind::kDataBuffer};
 class CopyWork final : public Work {
  public:
   CopyWork(void* to, const void* from, size_t bytes) : to_(to), from_(from), bytes_(bytes) {}
-  void run(DataErrors&) noexcept override { backend().copy(to_, from_, bytes_); }
+  void run(DataErrors&) noexcept override {
+    static_cast<void>(backend().copy("", to_, from_, bytes_));
+  }
+  Status submit(const char* function, DeviceQueue& queue) override {
+    return queue.copy(function, to_, from_, bytes_);
+  }
 
  private:
   void* to_;
@@ -35,7 +40,12 @@ class CopyWork final : public Work {
 class FillWork final : public Work {
  public:
   FillWork(void* to, int32_t value, size_t bytes) : to_(to), value_(value), bytes_(bytes) {}
-  void run(DataErrors&) noexcept override { backend().fill(to_, value_, bytes_); }
+  void run(DataErrors&) noexcept override {
+    static_cast<void>(backend().fill("", to_, value_, bytes_));
+  }
+  Status submit(const char* function, DeviceQueue& queue) override {
+    return queue.fill(function, to_, value_, bytes_);
+  }
 
  private:
   void* to_;
@@ -54,9 +64,11 @@ Status allocate(const char* function, const char* name, MemorySpace space, size_
     return fail(ACL_ERROR_INVALID_PARAM, "%s: size is 0, expected at least 1", function);
   }
   Status refusal = kOk;
-  if (!contexts::require_current(function, refusal)) return refusal;
+  const ContextTable::Pin context = contexts::require_current(function, refusal);
+  if (!context) return refusal;
+  if (const Status status = backend().check(function, context->device)) return status;
   try {
-    return memory::allocate(function, space, size, out);
+    return memory::allocate(function, context->device, space, size, out);
   } catch (const std::bad_alloc&) {  // none even for the library's notes about the allocation
     return fail(ACL_ERROR_RT_MEMORY_ALLOCATION, "%s: no memory for size, %zu bytes", function,
                 size);
@@ -88,6 +100,8 @@ Status check_range(const char* function, const char* name, const void* address, 
                   function, count, rest, name, address);
     }
     case AddressKind::kUnknown:
+    case AddressKind::kPageable:
+    case AddressKind::kForeignHost:
       break;
   }
   if (begin + count < begin) {
@@ -141,7 +155,12 @@ Status check_fill(const char* function, void* to, size_t most, size_t count, boo
     return fail(ACL_ERROR_RT_PARAM_INVALID, "%s: count is %zu, expected at most maxCount, %zu",
                 function, count, most);
   }
-  return check_range(function, "devPtr", to, count);
+  bool pageable = false;
+  if (const Status status = check_range(function, "devPtr", to, count, &pageable)) return status;
+  if (!pageable || memory::find(to).kind != AddressKind::kPageable) return kOk;
+  return fail(ACL_ERROR_RT_PARAM_INVALID,
+              "%s: devPtr %p is memory of the host, or freed; expected memory of a device",
+              function, to);
 }
 
 Status copy_now(const Copy& copy) {
@@ -149,8 +168,7 @@ Status copy_now(const Copy& copy) {
   bool pageable = false;
   const AddressUse use;
   if (const Status status = check_copy("aclrtMemcpy", copy, nothing, pageable)) return status;
-  if (!nothing) backend().copy(copy.to, copy.from, copy.count);
-  return kOk;
+  return nothing ? kOk : backend().copy("aclrtMemcpy", copy.to, copy.from, copy.count);
 }
 
 // Ends `use` when the work is queued, before it waits.
@@ -164,15 +182,16 @@ Status queue(const char* function, aclrtStream handle, Work* work, bool await, A
     refusal = callbacks::check_not_held(function, *pin->stream, ACL_ERROR_RT_PARAM_INVALID);
     if (refusal != kOk) return refusal;
   }
-  const uint64_t sequence = pin->stream->enqueue(owned.release());
+  const uint64_t sequence = pin->stream->enqueue(function, owned.release());
   use.end();
-  if (sequence == 0 ||
-      (await && pin->stream->wait(sequence, Deadline::never(), true) == Wait::kAbandoned)) {
+  if (sequence == 0) return pin->stream->refusal(function, ACL_ERROR_RT_STREAM_CONTEXT);
+  if (!await) return kOk;
+  if (pin->stream->wait(sequence, Deadline::never(), true) == Wait::kAbandoned) {
     return fail(ACL_ERROR_RT_STREAM_CONTEXT,
                 "%s: the stream takes no more work, it is being destroyed or the process is ending",
                 function);
   }
-  return kOk;
+  return backend().check(function, pin->device);
 }
 
 Status copy_later(const Copy& copy, aclrtStream stream) {
@@ -248,8 +267,7 @@ aclError aclrtMemset(void* devPtr, size_t maxCount, int32_t value, size_t count)
     if (const Status status = check_fill("aclrtMemset", devPtr, maxCount, count, nothing)) {
       return status;
     }
-    if (!nothing) backend().fill(devPtr, value, count);
-    return kOk;
+    return nothing ? kOk : backend().fill("aclrtMemset", devPtr, value, count);
   });
 }
 
@@ -273,7 +291,7 @@ aclError aclrtGetMemInfo(aclrtMemAttr attr, size_t* free, size_t* total) {
       return fail(ACL_ERROR_INVALID_PARAM, "%s: attr is %d, expected an aclrtMemAttr", kName,
                   number);
     }
-    const MemoryInfo info = backend().memory_info();
+    const MemoryInfo info = backend().memory_info(contexts::current_device());
     *free = info.free;
     *total = info.total;
     return kOk;

@@ -108,10 +108,10 @@ Status capability(uint32_t device, int info, int64_t* value) {
   switch (info) {
     case ACL_DEVICE_INFO_AI_CORE_NUM:
     case ACL_DEVICE_INFO_VECTOR_CORE_NUM:
-      *value = backend().compute_units();
+      *value = backend().compute_units(static_cast<int32_t>(device));
       return kOk;
     case ACL_DEVICE_INFO_L2_SIZE:
-      *value = backend().cache_bytes();
+      *value = backend().cache_bytes(static_cast<int32_t>(device));
       return kOk;
     default:
       return fail(ACL_ERROR_INVALID_PARAM,

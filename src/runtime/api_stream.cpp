@@ -49,9 +49,13 @@ Status check_not_held(const char* function, const Stream& stream) {
 Status destroy_stream(const char* function, aclrtStream handle, bool abandon) {
   if (handle == nullptr) return null_parameter(function, "stream");
   {
-    Status refusal = kOk;
-    const StreamTable::Pin pin = resolve(function, handle, refusal);
-    if (!pin) return refusal;
+    // Also on a device that has failed, which resolve() would refuse.
+    const StreamTable::Pin pin = streams::table().pin(handle);
+    if (!pin) {
+      Status refusal = kOk;
+      resolve(function, handle, refusal);
+      return refusal;
+    }
     if (pin->is_default) {
       return fail(ACL_ERROR_RT_STREAM_CONTEXT,
                   "%s: stream %p is a context's default stream, which goes with the context; "
@@ -80,6 +84,7 @@ Status synchronize_stream(const char* function, aclrtStream handle, int32_t time
     return fail(ACL_ERROR_RT_STREAM_SYNC_TIMEOUT, "%s: not complete within timeout, %d ms",
                 function, timeout);
   }
+  if (const Status status = backend().check(function, pin->device)) return status;
   return report_errors(function, stream.take_errors(last));
 }
 
@@ -104,9 +109,8 @@ Status wait_event(aclrtStream handle, aclrtEvent event_handle) {
   if (!event) return refusal;
   const StreamTable::Pin stream = resolve(kName, handle, refusal);
   if (!stream) return refusal;
-  if (events::wait(event->state, stream->stream)) return kOk;
-  return fail(ACL_ERROR_RT_STREAM_CONTEXT,
-              "%s: the stream is being destroyed, expected one that is not", kName);
+  if (events::wait(kName, event->state, stream->stream)) return kOk;
+  return stream->stream->refusal(kName, ACL_ERROR_RT_STREAM_CONTEXT);
 }
 
 }  // namespace

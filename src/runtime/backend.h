@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a kind of device must do for the runtime: memory, copies, and streams that run work in
-// order. The CPU is the one implementation; a CUDA one would stand beside it.
+// order. A process has devices of one kind: the CPU, or the GPUs of CUDA.
 #ifndef ACLGRAD_RUNTIME_BACKEND_H_
 #define ACLGRAD_RUNTIME_BACKEND_H_
 
@@ -10,6 +10,7 @@
 #include <memory>
 
 #include "runtime/data_errors.h"
+#include "runtime/services.h"
 #include "runtime/work.h"
 
 namespace aclgrad {
@@ -47,10 +48,16 @@ class Stream {
   virtual ~Stream() = default;
 
   // Owns the work from now on. Returns its sequence number, 0 (and the work is gone) when the
-  // stream was closed or the process is ending.
-  virtual uint64_t enqueue(Work* work) = 0;
+  // stream was closed, the process is ending, or the device refuses the work. `function`: the name
+  // that the message of such a refusal begins with.
+  virtual uint64_t enqueue(const char* function, Work* work) = 0;
+  // The status for an enqueue() that just answered 0 on this thread, with its message left behind;
+  // `closed` if the stream was closed or the process is ending.
+  virtual Status refusal(const char* function, Status closed) = 0;
+  // Refuses once the stream's device has failed for good, with its first cause.
+  virtual Status check(const char* function) = 0;
   virtual uint64_t enqueued() const = 0;
-  virtual uint64_t completed() const = 0;
+  virtual uint64_t completed() = 0;
   // Until work `sequence` is complete. `may_run`: this thread may run the queue itself meanwhile
   // (never with a finite deadline).
   virtual Wait wait(uint64_t sequence, const Deadline& deadline, bool may_run) = 0;
@@ -81,32 +88,57 @@ struct MemoryInfo {
   size_t total = 0;
 };
 
+inline constexpr int32_t kMostDevices = 64;
+
 class Backend {
  public:
-  virtual std::shared_ptr<Stream> make_stream() = 0;
+  // Streams run work on a device's own queue (Work::submit), not on threads of the host.
+  virtual bool has_queues() const noexcept = 0;
+  // Before ASCEND_RT_VISIBLE_DEVICES; the devices below are numbered after it.
+  virtual int32_t devices() const noexcept = 0;
+
+  virtual std::shared_ptr<Stream> make_stream(int32_t device) = 0;
 
   // 64-byte aligned and uninitialised; null when there is none.
-  virtual void* allocate(MemorySpace space, size_t bytes) noexcept = 0;
+  virtual void* allocate(int32_t device, MemorySpace space, size_t bytes) noexcept = 0;
   virtual void release(MemorySpace space, void* memory, size_t bytes) noexcept = 0;
   // Gives memory back to the system that is kept for later allocations.
   virtual void trim() noexcept = 0;
-  // Inside the addresses that the space's allocations come from, live or not.
-  virtual bool reserved(MemorySpace space, uintptr_t address) const noexcept = 0;
+  // The space's live allocations may lie at this address.
+  virtual bool may_hold(MemorySpace space, uintptr_t address) const noexcept = 0;
+  // Of an address in no live allocation.
+  virtual AddressKind foreign_kind(const void* address) noexcept = 0;
 
-  virtual void copy(void* to, const void* from, size_t bytes) noexcept = 0;
-  virtual void fill(void* to, int32_t value, size_t bytes) noexcept = 0;
+  // Complete on return.
+  virtual Status copy(const char* function, void* to, const void* from, size_t bytes) noexcept = 0;
+  virtual Status fill(const char* function, void* to, int32_t value, size_t bytes) noexcept = 0;
 
-  virtual size_t total_memory() noexcept = 0;  // read once
-  virtual MemoryInfo memory_info() noexcept = 0;
-  virtual int64_t compute_units() noexcept = 0;
-  virtual int64_t cache_bytes() noexcept = 0;
+  // What the live allocations of a space may have together, read once; the two spaces share it if
+  // `spaces_share_memory`.
+  virtual size_t total_memory(MemorySpace space) noexcept = 0;
+  virtual bool spaces_share_memory() const noexcept = 0;
+  virtual MemoryInfo memory_info(int32_t device) noexcept = 0;
+  virtual int64_t compute_units(int32_t device) noexcept = 0;
+  virtual int64_t cache_bytes(int32_t device) noexcept = 0;
+
+  // One device reaches the memory of another.
+  virtual bool can_access(int32_t device, int32_t peer) noexcept = 0;
+  virtual Status enable_access(const char* function, int32_t device, int32_t peer) noexcept = 0;
+
+  // Refuses once the device has failed for good, with its first cause.
+  virtual Status check(const char* function, int32_t device) noexcept = 0;
+  // After the device's last stream is gone: brings a failed one back, as far as it can be.
+  virtual void reset(int32_t device) noexcept = 0;
 
  protected:
   ~Backend() = default;
 };
 
-// Never destroyed.
+// The kind of this process, chosen at the first call. Never destroyed.
 Backend& backend() noexcept;
+// Null where there is no usable GPU.
+Backend& cpu_backend() noexcept;
+Backend* cuda_backend() noexcept;
 
 }  // namespace aclgrad
 

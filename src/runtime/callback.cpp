@@ -197,11 +197,8 @@ Status launch(const char* function, aclrtCallback callback, void* data, bool blo
                 "%s: nobody is subscribed to the stream; expected aclrtSubscribeReport before",
                 function);
   }
-  if (stream.stream->enqueue(new CallbackWork(report, block)) == 0) {
-    return fail(ACL_ERROR_RT_STREAM_CONTEXT,
-                "%s: the stream is being destroyed, expected one that is not", function);
-  }
-  return kOk;
+  if (stream.stream->enqueue(function, new CallbackWork(report, block)) != 0) return kOk;
+  return stream.stream->refusal(function, ACL_ERROR_RT_STREAM_CONTEXT);
 }
 
 Status process(const char* function, uint64_t thread, int32_t timeout) {

@@ -2,6 +2,7 @@
 #include "runtime/context.h"
 
 #include <new>
+#include <utility>
 
 #include "runtime/stream_registry.h"
 
@@ -11,10 +12,15 @@ namespace {
 constinit ContextTable context_table{Kind::kContext};
 constinit thread_local aclrtContext current_context = nullptr;
 
-// The one device's default context.
+// A device's default context.
+struct DeviceState {
+  uint64_t references = 0;
+  aclrtContext default_context = nullptr;
+};
 constinit std::mutex device_mutex;
-constinit uint64_t references = 0;
-constinit aclrtContext default_context_handle = nullptr;
+constinit std::array<DeviceState, kMostDevices> devices{};
+
+DeviceState& state_of(int32_t device) { return devices[static_cast<size_t>(device)]; }
 
 }  // namespace
 
@@ -59,6 +65,11 @@ aclrtStream current_default_stream() noexcept {
   return pin ? pin->default_stream.load(std::memory_order_acquire) : nullptr;
 }
 
+int32_t current_device() noexcept {
+  const ContextTable::Pin pin = context_table.pin(current_context);
+  return pin ? pin->device : 0;
+}
+
 ContextTable::Pin require_current(const char* function, Status& refusal) {
   ContextTable::Pin pin = context_table.pin(current_context);
   if (!pin) {
@@ -72,22 +83,23 @@ ContextTable::Pin require_current(const char* function, Status& refusal) {
 
 void retain_device(int32_t device) {
   const std::lock_guard lock(device_mutex);
-  if (default_context_handle == nullptr) default_context_handle = create(device, true);
-  ++references;
-  current_context = default_context_handle;
+  DeviceState& state = state_of(device);
+  if (state.default_context == nullptr) state.default_context = create(device, true);
+  ++state.references;
+  current_context = state.default_context;
 }
 
-uint64_t device_references() noexcept {
+uint64_t device_references(int32_t device) noexcept {
   const std::lock_guard lock(device_mutex);
-  return references;
+  return state_of(device).references;
 }
 
-Release release_device(int32_t, aclrtContext& default_context) {
+Release release_device(int32_t device, aclrtContext& default_context) {
   const std::lock_guard lock(device_mutex);
-  if (references == 0) return Release::kNotSet;
-  if (--references > 0) return Release::kStillSet;
-  default_context = default_context_handle;
-  default_context_handle = nullptr;
+  DeviceState& state = state_of(device);
+  if (state.references == 0) return Release::kNotSet;
+  if (--state.references > 0) return Release::kStillSet;
+  default_context = std::exchange(state.default_context, nullptr);
   return Release::kLast;
 }
 

@@ -63,6 +63,8 @@ void set_current(aclrtContext context) noexcept;
 // The current context's handle if it lives, else null.
 aclrtContext current() noexcept;
 aclrtStream current_default_stream() noexcept;
+// Of the current context; 0 where there is none.
+int32_t current_device() noexcept;
 // The current context, or an empty pin and a message (107002).
 ContextTable::Pin require_current(const char* function, Status& refusal);
 
@@ -70,7 +72,7 @@ ContextTable::Pin require_current(const char* function, Status& refusal);
 void retain_device(int32_t device);
 enum class Release : uint8_t { kNotSet, kStillSet, kLast };
 // How often retain_device() was called and not taken back.
-uint64_t device_references() noexcept;
+uint64_t device_references(int32_t device) noexcept;
 Release release_device(int32_t device, aclrtContext& default_context);
 
 }  // namespace contexts

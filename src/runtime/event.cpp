@@ -22,6 +22,12 @@ class RecordWork final : public Work {
         std::chrono::duration_cast<std::chrono::nanoseconds>(since_start).count();
     point_->nanoseconds.store(nanoseconds, std::memory_order_release);
   }
+  Status submit(const char* function, DeviceQueue& queue) override {
+    return queue.record(function, point_->point);
+  }
+  void finish(DataErrors&) noexcept override {
+    point_->nanoseconds.store(point_->point->nanoseconds(), std::memory_order_release);
+  }
 
  private:
   std::shared_ptr<RecordPoint> point_;
@@ -42,6 +48,20 @@ class WaitWork final : public Work {
     Stream& other = *point_->stream;
     if (&other == stream_) return;  // its own earlier work
     if (wait_for(other) != Wait::kDone) return;
+    adopt_errors(other);
+  }
+  Status submit(const char* function, DeviceQueue& queue) override {
+    return queue.await(function, *point_->point);
+  }
+  void finish(DataErrors&) noexcept override {
+    Stream& other = *point_->stream;
+    if (&other == stream_) return;
+    other.wait(point_->sequence, Deadline::never(), false);  // over, but perhaps not looked at
+    adopt_errors(other);
+  }
+
+ private:
+  void adopt_errors(Stream& other) const noexcept {
     // Whoever waits for this stream now waits for the other's work too, and is told of its errors.
     try {
       stream_->adopt_errors(other.copy_errors(point_->sequence));
@@ -50,7 +70,6 @@ class WaitWork final : public Work {
     }
   }
 
- private:
   // This thread may run the other stream's queue up to the record. That cannot end in a circle: a
   // record that is waited for was queued before the wait, so waits point back in time only.
   Wait wait_for(Stream& other) const {
@@ -91,25 +110,28 @@ EventTable::Pin resolve(const char* function, const char* name, aclrtEvent event
   return pin;
 }
 
-bool record(const std::shared_ptr<EventState>& event, const std::shared_ptr<Stream>& stream) {
+bool record(const char* function, const std::shared_ptr<EventState>& event,
+            const std::shared_ptr<Stream>& stream) {
   auto point = std::make_shared<RecordPoint>();
   point->stream = stream;
-  point->sequence = stream->enqueue(new RecordWork(point));
+  point->sequence = stream->enqueue(function, new RecordWork(point));
   if (point->sequence == 0) return false;
   event->set_latest(std::move(point));
   return true;
 }
 
-bool wait(const std::shared_ptr<EventState>& event, const std::shared_ptr<Stream>& stream) {
+bool wait(const char* function, const std::shared_ptr<EventState>& event,
+          const std::shared_ptr<Stream>& stream) {
   std::shared_ptr<RecordPoint> point = event->latest();
   if (point == nullptr) return true;
-  return stream->enqueue(new WaitWork(stream.get(), event, std::move(point))) != 0;
+  return stream->enqueue(function, new WaitWork(stream.get(), event, std::move(point))) != 0;
 }
 
-bool reset(const std::shared_ptr<EventState>& event, const std::shared_ptr<Stream>& stream) {
+bool reset(const char* function, const std::shared_ptr<EventState>& event,
+           const std::shared_ptr<Stream>& stream) {
   std::shared_ptr<RecordPoint> point = event->latest();
   if (point == nullptr) return true;
-  return stream->enqueue(new ResetWork(event, std::move(point))) != 0;
+  return stream->enqueue(function, new ResetWork(event, std::move(point))) != 0;
 }
 
 }  // namespace aclgrad::events

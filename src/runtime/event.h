@@ -20,6 +20,7 @@ struct RecordPoint {
   std::shared_ptr<Stream> stream;
   uint64_t sequence = 0;
   std::atomic<int64_t> nanoseconds{0};  // when the record ran; 0: it did not
+  std::shared_ptr<DevicePoint> point;   // where the device has a queue of its own
 
   bool complete() const { return stream->completed() >= sequence; }
 };
@@ -57,10 +58,13 @@ namespace events {
 EventTable& table() noexcept;
 EventTable::Pin resolve(const char* function, const char* name, aclrtEvent event, Status& refusal);
 
-// Each queues one piece of work; false when the stream no longer takes any.
-bool record(const std::shared_ptr<EventState>& event, const std::shared_ptr<Stream>& stream);
-bool wait(const std::shared_ptr<EventState>& event, const std::shared_ptr<Stream>& stream);
-bool reset(const std::shared_ptr<EventState>& event, const std::shared_ptr<Stream>& stream);
+// Each queues one piece of work; false when the stream refuses it.
+bool record(const char* function, const std::shared_ptr<EventState>& event,
+            const std::shared_ptr<Stream>& stream);
+bool wait(const char* function, const std::shared_ptr<EventState>& event,
+          const std::shared_ptr<Stream>& stream);
+bool reset(const char* function, const std::shared_ptr<EventState>& event,
+           const std::shared_ptr<Stream>& stream);
 
 }  // namespace events
 }  // namespace aclgrad

@@ -41,7 +41,8 @@ constinit std::array<UseSlot, 64> use_slots;
 constinit thread_local size_t last_slot = use_slots.size();  // none yet
 constinit thread_local uint64_t own_ticket = kUnused;
 
-constinit std::atomic<size_t> bytes_held{0};  // live and freed but not yet released
+// Live and freed but not yet released; of both spaces in the first where they share memory.
+constinit std::array<std::atomic<size_t>, 2> bytes_held{};
 constinit std::atomic<size_t> freed_count{0};
 
 // Guards the two below. `freed` is in the order of stamps and always has room for all live
@@ -56,33 +57,38 @@ std::vector<Freed>& freed() {
 
 AllocationMap& map_of(MemorySpace space) { return maps[static_cast<size_t>(space)]; }
 
-bool hold(size_t bytes) noexcept {
-  const size_t total = backend().total_memory();
-  size_t held = bytes_held.load(std::memory_order_relaxed);
+std::atomic<size_t>& held_of(MemorySpace space) noexcept {
+  return bytes_held[backend().spaces_share_memory() ? 0 : static_cast<size_t>(space)];
+}
+
+bool hold(MemorySpace space, size_t bytes) noexcept {
+  const size_t total = backend().total_memory(space);
+  std::atomic<size_t>& all = held_of(space);
+  size_t held = all.load(std::memory_order_relaxed);
   do {
     if (bytes > total || held > total - bytes) return false;
-  } while (!bytes_held.compare_exchange_weak(held, held + bytes, std::memory_order_relaxed));
+  } while (!all.compare_exchange_weak(held, held + bytes, std::memory_order_relaxed));
   return true;
 }
 
-void* take(MemorySpace space, size_t bytes) noexcept {
-  if (!hold(bytes)) return nullptr;
-  const size_t total = backend().total_memory();
+void* take(int32_t device, MemorySpace space, size_t bytes) noexcept {
+  if (!hold(space, bytes)) return nullptr;
+  const size_t total = backend().total_memory(space);
   // What is kept for later must not push the process over the limit.
-  const bool scarce = bytes_held.load(std::memory_order_relaxed) > total - total / kKeptShare;
+  const bool scarce = held_of(space).load(std::memory_order_relaxed) > total - total / kKeptShare;
   if (scarce) backend().trim();
-  void* address = backend().allocate(space, bytes);
+  void* address = backend().allocate(device, space, bytes);
   if (address == nullptr) {
     backend().trim();
-    address = backend().allocate(space, bytes);
+    address = backend().allocate(device, space, bytes);
   }
-  if (address == nullptr) bytes_held.fetch_sub(bytes, std::memory_order_relaxed);
+  if (address == nullptr) held_of(space).fetch_sub(bytes, std::memory_order_relaxed);
   return address;
 }
 
 void give_back(MemorySpace space, void* address, size_t bytes) noexcept {
   backend().release(space, address, bytes);
-  bytes_held.fetch_sub(bytes, std::memory_order_relaxed);
+  held_of(space).fetch_sub(bytes, std::memory_order_relaxed);
 }
 
 void wait_for_queued_work() {
@@ -92,12 +98,12 @@ void wait_for_queued_work() {
   }
 }
 
-void* take_patiently(MemorySpace space, size_t bytes) {
-  void* address = take(space, bytes);
+void* take_patiently(int32_t device, MemorySpace space, size_t bytes) {
+  void* address = take(device, space, bytes);
   if (address != nullptr || freed_count.load(std::memory_order_relaxed) == 0) return address;
   wait_for_queued_work();
   reclaim();
-  return take(space, bytes);
+  return take(device, space, bytes);
 }
 
 void reserve_room_to_free() {
@@ -115,19 +121,19 @@ size_t padded_size(size_t size) noexcept {
   return padded / kGranule * kGranule;
 }
 
-Status allocate(const char* function, MemorySpace space, size_t size, void** out) {
+Status allocate(const char* function, int32_t device, MemorySpace space, size_t size, void** out) {
   reclaim_if_deferred();
   const size_t padded = padded_size(size);
-  const size_t total = backend().total_memory();
+  const size_t total = backend().total_memory(space);
   if (padded == 0 || padded > total) {
     return fail(ACL_ERROR_RT_MEMORY_ALLOCATION,
                 "%s: size is %zu bytes, expected at most the machine's %zu", function, size, total);
   }
-  void* const address = take_patiently(space, padded);
+  void* const address = take_patiently(device, space, padded);
   if (address == nullptr) {
     return fail(ACL_ERROR_RT_MEMORY_ALLOCATION,
                 "%s: no memory for size %zu; %zu of %zu bytes are allocated", function, size,
-                bytes_held.load(std::memory_order_relaxed), total);
+                held_of(space).load(std::memory_order_relaxed), total);
   }
   try {
     reserve_room_to_free();
@@ -169,15 +175,13 @@ Status release(const char* function, MemorySpace space, void* address) noexcept 
 Allocation find(const void* pointer) noexcept {
   const auto address = reinterpret_cast<uintptr_t>(pointer);
   for (const MemorySpace space : {MemorySpace::kDevice, MemorySpace::kHost}) {
-    if (!backend().reserved(space, address)) continue;
-    const bool device = space == MemorySpace::kDevice;
+    if (!backend().may_hold(space, address)) continue;
     const AllocationMap::Range range = map_of(space).find(address);
-    if (range.size == 0) {
-      return {device ? AddressKind::kDeadDevice : AddressKind::kDeadHost, 0, 0};
-    }
+    if (range.size == 0) continue;
+    const bool device = space == MemorySpace::kDevice;
     return {device ? AddressKind::kDevice : AddressKind::kHost, range.begin, range.size};
   }
-  return {};
+  return {backend().foreign_kind(pointer), 0, 0};
 }
 
 uint64_t current_ticket() noexcept {

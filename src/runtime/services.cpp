@@ -25,6 +25,11 @@ class BlockingWork final : public Work {
     inner_->run(*errors_);
     inner_.reset();
   }
+  Status submit(const char* function, DeviceQueue& queue) override {
+    return inner_->submit(function, queue);
+  }
+  void finish(DataErrors& errors) noexcept override { inner_->finish(errors); }
+  DataErrors* own_errors() noexcept override { return errors_.get(); }
 
  private:
   std::unique_ptr<Work> inner_;
@@ -37,18 +42,20 @@ Status refuse_ended(const char* function) {
               function);
 }
 
-Status run_blocking(const char* function, Stream& stream, std::unique_ptr<Work> work,
-                    AddressUse* use) {
+Status run_blocking(const char* function, Stream& stream, int32_t device,
+                    std::unique_ptr<Work> work, AddressUse* use) {
   if (const Status status = callbacks::check_not_held(function, stream, kRuntimeError)) {
     return status;
   }
   auto errors = std::make_shared<TaskErrors>();
   auto blocking = std::make_unique<BlockingWork>(std::move(work), errors);
-  const uint64_t sequence = stream.enqueue(blocking.release());
+  const uint64_t sequence = stream.enqueue(function, blocking.release());
   if (use != nullptr) use->end();
-  if (sequence == 0 || stream.wait(sequence, Deadline::never(), true) == Wait::kAbandoned) {
+  if (sequence == 0) return stream.refusal(function, kRuntimeError);
+  if (stream.wait(sequence, Deadline::never(), true) == Wait::kAbandoned) {
     return refuse_ended(function);
   }
+  if (const Status status = backend().check(function, device)) return status;
   if (!errors->any()) return kOk;
   const std::string message = errors->take();  // begins with the operator's name
   if (!message.empty()) return fail(kRuntimeError, "%s", message.c_str());
@@ -58,7 +65,9 @@ Status run_blocking(const char* function, Stream& stream, std::unique_ptr<Work> 
 
 // The stream of phase two, whose status for a dead handle is an operator's.
 StreamTable::Pin resolve(const char* function, aclrtStream stream, Status& refusal) {
-  return streams::resolve(function, stream, kParamInvalid, refusal);
+  StreamTable::Pin pin = streams::resolve(function, stream, kParamInvalid, refusal);
+  if (refusal == ACL_ERROR_RT_AICORE_EXCEPTION) refusal = kRuntimeError;  // the device has failed
+  return pin;
 }
 
 }  // namespace
@@ -82,20 +91,24 @@ Status aclgrad_enqueue(const char* function, aclrtStream handle, Work* work,
   if (!pin) return refusal;
   Stream& stream = *pin->stream;
   if (settings().launch_blocking) [[unlikely]] {
-    return guarded(function, ACL_ERROR_BAD_ALLOC,
-                   [&] { return run_blocking(function, stream, std::move(owned), use); });
+    return guarded(function, ACL_ERROR_BAD_ALLOC, [&] {
+      return run_blocking(function, stream, pin->device, std::move(owned), use);
+    });
   }
-  if (stream.enqueue(owned.release()) == 0) return refuse_ended(function);
-  return kOk;
+  if (stream.enqueue(function, owned.release()) != 0) return kOk;
+  return stream.refusal(function, kRuntimeError);
 }
+
+bool aclgrad_has_device_queues() noexcept { return backend().has_queues(); }
 
 size_t aclgrad_begin_use() noexcept { return memory::begin_use(); }
 void aclgrad_end_use(size_t slot) noexcept { memory::end_use(slot); }
 
 void* aclgrad_allocate_scratch(size_t bytes) noexcept {
   size_t whole = 0;
+  if (backend().has_queues()) return nullptr;
   if (__builtin_add_overflow(bytes, kScratchHeader, &whole)) return nullptr;
-  void* const memory = backend().allocate(MemorySpace::kDevice, whole);
+  void* const memory = backend().allocate(0, MemorySpace::kDevice, whole);
   if (memory == nullptr) return nullptr;
   *static_cast<size_t*>(memory) = whole;
   return static_cast<char*>(memory) + kScratchHeader;

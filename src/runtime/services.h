@@ -19,6 +19,10 @@ enum class AddressKind : uint8_t {
   kHost,        // inside a live aclrtMallocHost allocation
   kDeadDevice,  // inside the range reserved for device memory, but in no live allocation
   kDeadHost,    // the same for pinned host memory
+  // Where devices have memory of their own: memory that is no device's (a NumPy array, or what was
+  // freed), and pinned host memory of somebody else.
+  kPageable,
+  kForeignHost,
 };
 
 // The live allocation an address lies in; begin and size are 0 unless the kind is kDevice or kHost.
@@ -56,8 +60,11 @@ extern "C" {
 [[gnu::visibility("default")]] size_t aclgrad_begin_use() noexcept;
 [[gnu::visibility("default")]] void aclgrad_end_use(size_t slot) noexcept;
 
-// Device memory for the library's own use inside tasks; null when there is none. Not in the map of
-// live allocations.
+// Streams run work on a device's own queue (Work::submit), not on threads of the host.
+[[gnu::visibility("default")]] bool aclgrad_has_device_queues() noexcept;
+
+// Device memory for the library's own use inside tasks, where devices have no queues; null when
+// there is none. Not in the map of live allocations.
 [[gnu::visibility("default")]] void* aclgrad_allocate_scratch(size_t bytes) noexcept;
 [[gnu::visibility("default")]] void aclgrad_free_scratch(void* memory) noexcept;
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/settings.h"
 
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 
@@ -9,9 +10,6 @@
 
 namespace aclgrad {
 namespace {
-
-// Devices of this machine before ASCEND_RT_VISIBLE_DEVICES: the CPU.
-constexpr int32_t kDevices = 1;
 
 bool read_flag(const char* name) {
   const char* value = knob(name);
@@ -30,39 +28,42 @@ long read_number(const char*& text) {
   return number;
 }
 
-// "0" or "0,1": each number a device that is there, none twice. Returns how many remain visible.
-int32_t read_visible_devices() {
-  const char* value = knob("ASCEND_RT_VISIBLE_DEVICES");
-  if (value == nullptr) return kDevices;
-  bool seen[kDevices] = {};
+// "0" or "0,1": each number a device that is there, none twice. False when it is something else.
+bool read_list(const char* value, int32_t all, Settings& read) {
+  std::array<bool, kMostDevices> seen{};
   int32_t count = 0;
   for (const char* rest = value;; ++rest) {
     const long number = read_number(rest);
-    const bool good = number >= 0 && number < kDevices && !seen[number];
-    if (!good || (*rest != ',' && *rest != '\0')) break;
-    seen[number] = true;
-    ++count;
-    if (*rest == '\0') return count;
+    const auto index = static_cast<size_t>(number);
+    if (number < 0 || number >= all || seen[index] || (*rest != ',' && *rest != '\0')) return false;
+    seen[index] = true;
+    read.device_numbers[static_cast<size_t>(count++)] = static_cast<int32_t>(number);
+    if (*rest != '\0') continue;
+    read.devices = count;
+    return true;
   }
-  aclgrad_reject_knob("ASCEND_RT_VISIBLE_DEVICES", value,
-                      "a comma-separated list of different device numbers; the only device is 0");
-  return kDevices;
 }
 
-void check_device_knob() {
-  const char* value = knob("ACLGRAD_DEVICE");
-  if (value == nullptr || std::strcmp(value, "cpu") == 0) return;
-  const bool cuda = std::strcmp(value, "cuda") == 0;
-  aclgrad_reject_knob("ACLGRAD_DEVICE", value, cuda ? "cpu; this build has no CUDA" : "cpu");
+void read_visible_devices(Settings& read) {
+  const int32_t all = backend().devices();
+  const char* value = knob("ASCEND_RT_VISIBLE_DEVICES");
+  if (value != nullptr && read_list(value, all, read)) return;
+  read.devices = all;
+  for (int32_t i = 0; i < all; ++i) read.device_numbers[static_cast<size_t>(i)] = i;
+  if (value == nullptr) return;
+  char expected[96];
+  std::snprintf(expected, sizeof expected,
+                "a comma-separated list of different device numbers; the %s %d",
+                all == 1 ? "only device is" : "last device is", all - 1);
+  aclgrad_reject_knob("ASCEND_RT_VISIBLE_DEVICES", value, expected);
 }
 
 Settings read_settings() {
-  check_device_knob();
   Settings read;
   const bool ascend_blocking = read_flag("ASCEND_LAUNCH_BLOCKING");
   const bool acl_blocking = read_flag("ACL_LAUNCH_BLOCKING");
   read.launch_blocking = ascend_blocking || acl_blocking;
-  read.devices = read_visible_devices();
+  read_visible_devices(read);
   read.threads = threads_knob();
   return read;
 }

@@ -4,14 +4,18 @@
 #ifndef ACLGRAD_RUNTIME_SETTINGS_H_
 #define ACLGRAD_RUNTIME_SETTINGS_H_
 
+#include <array>
 #include <cstdint>
+
+#include "runtime/backend.h"
 
 namespace aclgrad {
 
 struct Settings {
   bool launch_blocking = false;  // ASCEND_LAUNCH_BLOCKING, ACL_LAUNCH_BLOCKING
   int32_t devices = 1;           // after ASCEND_RT_VISIBLE_DEVICES
-  int32_t threads = 0;           // ACLGRAD_THREADS; 0: not set
+  std::array<int32_t, kMostDevices> device_numbers{};  // what each is without it
+  int32_t threads = 0;                                 // ACLGRAD_THREADS; 0: not set
 };
 
 const Settings& settings() noexcept;

@@ -43,7 +43,7 @@ StreamTable& table() noexcept { return stream_table; }
 aclrtStream create(aclrtContext context, int32_t device, bool is_default) {
   process::watch_exit();
   StreamObject object;
-  object.stream = backend().make_stream();
+  object.stream = backend().make_stream(device);
   object.context = context;
   object.device = device;
   object.id = next_id.fetch_add(1, std::memory_order_relaxed);
@@ -71,8 +71,10 @@ StreamTable::Pin resolve(const char* function, aclrtStream handle, Status dead, 
   if (!pin) {
     refusal = fail(dead, "%s: stream %p is %s, expected a live stream", function, handle,
                    handle::describe(handle, Kind::kStream));
+    return pin;
   }
-  return pin;
+  refusal = backend().check(function, pin->device);
+  return refusal == kOk ? std::move(pin) : StreamTable::Pin();
 }
 
 std::vector<Listed> all() {

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tensor/addresses.h"
 
+#include <algorithm>
+
 #include "base/dtype.h"
 #include "runtime/services.h"
 #include "tensor/overlap.h"
@@ -45,8 +47,10 @@ std::string dims_text(const View& view) {
 }
 
 Status refuse_memory(const char* op, const char* name, const void* address, AddressKind kind) {
-  const char* what = kind == AddressKind::kHost ? "pinned host memory (aclrtMallocHost)"
-                                                : "memory that is freed or was never allocated";
+  const char* what = "memory that is freed or was never allocated";
+  if (kind == AddressKind::kHost) what = "pinned host memory (aclrtMallocHost)";
+  if (kind == AddressKind::kForeignHost) what = "pinned host memory";
+  if (kind == AddressKind::kPageable) what = "memory of the host, or memory that is freed";
   return fail(kParamInvalid, "%s: %s is at %p in %s; expected live device memory", op, name,
               address, what);
 }
@@ -94,7 +98,10 @@ Status check_in_storage(const char* op, const PlannedOperand& operand, uintptr_t
   for (const uintptr_t end : {low, last}) {
     if (end == base) continue;
     const AddressKind kind = aclgrad_find_allocation(reinterpret_cast<const void*>(end)).kind;
-    if (kind == AddressKind::kUnknown) continue;
+    if (kind != AddressKind::kDevice && kind != AddressKind::kHost &&
+        kind != AddressKind::kDeadDevice && kind != AddressKind::kDeadHost) {
+      continue;
+    }
     return fail(kParamInvalid,
                 "%s: %s is at %p outside this library's memory and reaches bytes [%lld, %lld) "
                 "from there, into it; expected a view inside one allocation",
@@ -149,10 +156,21 @@ Status check_pair(const char* op, const Placed& output, size_t output_index, con
   return kOk;
 }
 
+// A GPU takes no other addresses, and fails for good when it meets one.
+Status check_alignment(const char* op, const PlannedOperand& operand, uintptr_t base) {
+  constexpr size_t kMost = 8;
+  const size_t unit = std::min(dtype_size(operand.view.dtype), kMost);
+  if ((base + static_cast<uintptr_t>(operand.first)) % unit == 0) return kOk;
+  return fail(kParamInvalid, "%s: %s begins at %p; expected a multiple of %zu bytes on a GPU", op,
+              operand.name, reinterpret_cast<void*>(base + static_cast<uintptr_t>(operand.first)),
+              unit);
+}
+
 }  // namespace
 
 Status check_ranges(const LaunchState& state, const Addresses& bases) {
   const uint64_t changes = aclgrad_allocation_changes();
+  const bool on_gpu = aclgrad_has_device_queues();
   RecentAllocations& recent = recent_allocations;
   for (size_t i = 0; i < state.operand_count; ++i) {
     if (!state.operands[i].touched || bases[i] == nullptr) continue;
@@ -170,6 +188,7 @@ Status check_ranges(const LaunchState& state, const Addresses& bases) {
       default:
         status = refuse_memory(state.op, operand.name, bases[i], allocation.kind);
     }
+    if (status == kOk && on_gpu) status = check_alignment(state.op, operand, base);
     if (status != kOk) return status;
   }
   return kOk;

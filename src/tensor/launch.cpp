@@ -119,7 +119,7 @@ Status finish_plan(LaunchState& state) {
     bases[i] = operand.touched ? operand.data : nullptr;
     some = some || bases[i] != nullptr;
     all = all && (bases[i] != nullptr || !operand.touched);
-    operand.packed = operand.packed && state.call != nullptr;  // nothing runs: nothing is copied
+    operand.packed = operand.packed && state.runs();  // nothing runs: nothing is copied
     if (!operand.touched || !operand.packed) continue;
     operand.packed_at =
         reserve(state, operand.elements * static_cast<int64_t>(dtype_size(operand.view.dtype)));
@@ -153,6 +153,7 @@ void LaunchState::release() noexcept {
     return;
   }
   call = nullptr;
+  cuda_call = nullptr;
   if (!keep_spare(this)) delete this;
 }
 
@@ -237,6 +238,10 @@ void aclgrad_launch_call(LaunchState& state, std::function<void(const Run&)>&& b
   state.call = std::move(body);
 }
 
+void aclgrad_launch_call_cuda(LaunchState& state, CudaCall&& call) {
+  state.cuda_call = std::make_unique<CudaCall>(std::move(call));
+}
+
 void aclgrad_launch_refuse_last(LaunchState& state, const char* reason) {
   state.last_refusal = reason;
 }
@@ -260,6 +265,12 @@ Status aclgrad_plan_phase(const char* op, uint64_t* workspace_size, aclOpExecuto
     if (const Status status = finish_plan(*state)) return status;
     if (state->last_refusal != nullptr) {
       return fail(kParamInvalid, "%s: %s", op, state->last_refusal);
+    }
+    if (state->call != nullptr && Launch::on_cuda()) {
+      return fail(kInnerFindKernel,
+                  "%s: there is no CUDA kernel of this operator yet; expected the CPU "
+                  "(ACLGRAD_DEVICE=cpu)",
+                  op);
     }
     const uint64_t planned = state->planned_size();
     aclOpExecutor* made = create_executor(*state);

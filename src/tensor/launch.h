@@ -18,6 +18,8 @@
 #include "aclnn/acl_meta.h"
 #include "base/status.h"
 #include "base/view.h"
+#include "kernels/cuda/queue.h"
+#include "runtime/services.h"
 #include "runtime/work.h"
 #include "tensor/operand.h"
 
@@ -57,11 +59,25 @@ class Run {
   void* region(int booking) const { return regions_[static_cast<size_t>(booking)]; }
   DataErrors& errors() const { return *errors_; }
 
+  // Of a call on a GPU: where its kernels are launched, and what one of them tells of a data error
+  // (null where the launch has no Explain).
+  const CudaQueue& queue() const { return queue_; }
+  DeviceRecord* record() const { return record_; }
+
  private:
   friend class LaunchWork;
   std::array<void*, kMaxOperands> addresses_;
   std::array<void*, kMaxRegions> regions_;
   DataErrors* errors_ = nullptr;
+  CudaQueue queue_;
+  DeviceRecord* record_ = nullptr;
+};
+
+// A launch on a GPU: hands its kernels to Run::queue().
+struct CudaCall {
+  std::function<CudaAnswer(const Run&)> launch;
+  // Reports what a kernel wrote to Run::record(), if it found something. May be empty.
+  std::function<void(const DeviceRecord&, DataErrors&)> explain;
 };
 
 enum class Role : uint8_t { kInput, kOutput, kUnusedInput, kUnusedOutput };
@@ -81,6 +97,7 @@ extern "C" {
                                                             const char* target);
 [[gnu::visibility("default")]] void aclgrad_launch_call(LaunchState& state,
                                                         std::function<void(const Run&)>&& body);
+[[gnu::visibility("default")]] void aclgrad_launch_call_cuda(LaunchState& state, CudaCall&& call);
 [[gnu::visibility("default")]] void aclgrad_launch_refuse_last(LaunchState& state,
                                                                const char* reason);
 [[gnu::visibility("default")]] Status aclgrad_check_outputs(const char* op,
@@ -142,6 +159,10 @@ class Launch {
   // The computation. May not throw and may not refuse; data errors go to Run::errors().
   // Not set: nothing to do (empty tensors), the checks of phase two still apply.
   void call(std::function<void(const Run&)> body) { aclgrad_launch_call(state_, std::move(body)); }
+
+  // The operator runs on a GPU: its computation is call_cuda()'s. One that has none refuses there.
+  static bool on_cuda() { return aclgrad_has_device_queues(); }
+  void call_cuda(CudaCall call) { aclgrad_launch_call_cuda(state_, std::move(call)); }
 
   // Phase one refuses with 161002 and this text (static storage) when bounds and overlap are right:
   // for the rule that a contract wants to be checked last.

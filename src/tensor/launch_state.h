@@ -8,6 +8,7 @@
 #include <atomic>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <new>
 #include <string>
 
@@ -51,6 +52,8 @@ class LaunchWork final : public Work {
   LaunchWork& operator=(const LaunchWork&) = delete;
 
   void run(DataErrors& errors) noexcept override;
+  Status submit(const char* function, DeviceQueue& queue) override;
+  void finish(DataErrors& errors) noexcept override;
 
   // Addresses are those of element (0, 0, ...). Bit i of `copies`: output i is computed apart and
   // copied at the end. Throws nothing; false without memory for the copies.
@@ -60,9 +63,10 @@ class LaunchWork final : public Work {
   static void operator delete(LaunchWork* work, std::destroying_delete_t) noexcept;
 
  private:
-  Run make_run(DataErrors& errors) const;
+  Run make_run(DataErrors* errors) const;
   void pack_inputs() const;
   void write_outputs() const;
+  Status hand_over(const char* function, DeviceQueue& queue);
   void print_line(int64_t nanoseconds) const noexcept;
   void* packed_address(const PlannedOperand& operand) const;
   void release_scratch() noexcept;
@@ -74,6 +78,9 @@ class LaunchWork final : public Work {
   // Only the entries of touched operands, and of `copies_`, are set.
   Addresses addresses_;
   Addresses scratch_;
+  // On a GPU: what its kernels report, and the time they took where it is asked for.
+  DeviceRecord* record_ = nullptr;
+  std::shared_ptr<DevicePoint> begin_, end_;
 };
 
 struct LaunchState {
@@ -92,11 +99,13 @@ struct LaunchState {
   std::array<PlannedOperand, kMaxOperands> operands;
   std::array<int64_t, kMaxRegions> regions;  // from the workspace's aligned start
   std::function<void(const Run&)> call;
+  std::unique_ptr<CudaCall> cuda_call;
   std::string problem;
   double bytes = 0;
   const char* target = nullptr;
   LaunchWork work{*this, true};
 
+  bool runs() const { return call != nullptr || cuda_call != nullptr; }
   const PlannedOperand& operand(int index) const { return operands[static_cast<size_t>(index)]; }
   uint64_t planned_size() const { return static_cast<uint64_t>(workspace); }
   void retain() noexcept { references.fetch_add(1, std::memory_order_relaxed); }

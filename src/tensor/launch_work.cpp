@@ -29,6 +29,12 @@ bool LaunchWork::bind(const Addresses& addresses, void* workspace, uint32_t copi
     const PlannedOperand& operand = state_.operands[i];
     addresses_[i] = operand.touched ? addresses[i] : nullptr;
     if ((copies >> i & 1) == 0) continue;
+    // Taken from the queue when the run is handed over.
+    if (aclgrad_has_device_queues()) {
+      scratch_[i] = nullptr;
+      copies_ |= uint32_t{1} << i;
+      continue;
+    }
     scratch_[i] = aclgrad_allocate_scratch(static_cast<size_t>(operand.high - operand.low));
     if (scratch_[i] == nullptr) return false;
     copies_ |= uint32_t{1} << i;
@@ -46,6 +52,7 @@ void LaunchWork::operator delete(LaunchWork* work, std::destroying_delete_t) noe
   LaunchState& state = work->state_;
   if (work->embedded_) {
     work->release_scratch();
+    work->begin_ = work->end_ = nullptr;
   } else {
     work->~LaunchWork();
     ::operator delete(work);
@@ -57,7 +64,7 @@ void* LaunchWork::packed_address(const PlannedOperand& operand) const {
   return reinterpret_cast<void*>(workspace_ + static_cast<uintptr_t>(operand.packed_at));
 }
 
-Run LaunchWork::make_run(DataErrors& errors) const {
+Run LaunchWork::make_run(DataErrors* errors) const {
   Run run;
   for (size_t i = 0; i < state_.operand_count; ++i) {
     const PlannedOperand& operand = state_.operands[i];
@@ -74,7 +81,7 @@ Run LaunchWork::make_run(DataErrors& errors) const {
     run.regions_[i] =
         reinterpret_cast<void*>(workspace_ + static_cast<uintptr_t>(state_.regions[i]));
   }
-  run.errors_ = &errors;
+  run.errors_ = errors;
   return run;
 }
 
@@ -108,11 +115,14 @@ void LaunchWork::print_line(int64_t nanoseconds) const noexcept {
     if (!operand.packed && (copies_ >> i & 1) == 0) continue;
     packed += operand.elements * static_cast<int64_t>(dtype_size(operand.view.dtype));
   }
-  const char* target = state_.target != nullptr ? state_.target : aclgrad_active_target();
+  const bool on_cuda = state_.cuda_call != nullptr;
+  const char* const cpu = state_.target != nullptr ? state_.target : aclgrad_active_target();
+  const char* const target = on_cuda ? "gpu" : cpu;
   const char* problem = state_.problem.empty() ? state_.op : state_.problem.c_str();
   char line[512];
-  std::snprintf(line, sizeof line, "aclgrad: %.300s cpu %s time %.1f us bytes %.0f packed %lld",
-                problem, target, static_cast<double>(nanoseconds) / 1000.0, state_.bytes,
+  std::snprintf(line, sizeof line, "aclgrad: %.300s %s %s time %.1f us bytes %.0f packed %lld",
+                problem, on_cuda ? "cuda" : "cpu", target,
+                static_cast<double>(nanoseconds) / 1000.0, state_.bytes,
                 static_cast<long long>(packed));
   aclgrad_print_line(line);
 }
@@ -122,7 +132,7 @@ void LaunchWork::run(DataErrors& errors) noexcept {
   const bool verbose = aclgrad_verbose();
   const Clock::time_point start = verbose ? Clock::now() : Clock::time_point();
   pack_inputs();
-  if (state_.call) state_.call(make_run(errors));
+  if (state_.call) state_.call(make_run(&errors));
   write_outputs();
   if (!verbose) return;
   const auto taken = std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now() - start);

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a whole process shows: environment variables, the verbose line, blocking launches, fork, the
 // end of the process, and no memory.
+#include <unistd.h>
+
 #include <algorithm>
 #include <regex>
 #include <sstream>
@@ -106,12 +108,14 @@ TEST(Process, DeviceAndVisibleDevices) {
 // Named once, with the value, and the program runs as if it were not set.
 TEST(Process, WrongValuesAreNamedOnceAndIgnored) {
   const std::string usual = run_child("settings").out;
+  const bool may_have_gpu = access("/dev/nvidiactl", F_OK) == 0;
   for (const char* setting :
        {"ACLGRAD_THREADS=0", "ACLGRAD_THREADS=-1", "ACLGRAD_THREADS=2x", "ACLGRAD_THREADS=many",
         "ACLGRAD_THREADS=99999999999999999999", "ACLGRAD_TARGET=AVX9", "ACLGRAD_TARGET=avx2",
-        "ACLGRAD_DEVICE=npu", "ACLGRAD_DEVICE=cuda", "ACLGRAD_VERBOSE=yes", "ACLGRAD_VERBOSE=2",
-        "ASCEND_LAUNCH_BLOCKING=on", "ACL_LAUNCH_BLOCKING=2", "ASCEND_RT_VISIBLE_DEVICES=a",
-        "ASCEND_RT_VISIBLE_DEVICES=0,0", "ASCEND_RT_VISIBLE_DEVICES=1"}) {
+        "ACLGRAD_DEVICE=npu", may_have_gpu ? "ACLGRAD_DEVICE=gpu" : "ACLGRAD_DEVICE=cuda",
+        "ACLGRAD_VERBOSE=yes", "ACLGRAD_VERBOSE=2", "ASCEND_LAUNCH_BLOCKING=on",
+        "ACL_LAUNCH_BLOCKING=2", "ASCEND_RT_VISIBLE_DEVICES=a", "ASCEND_RT_VISIBLE_DEVICES=0,0",
+        "ASCEND_RT_VISIBLE_DEVICES=1"}) {
     SCOPED_TRACE(setting);
     const ChildResult child = run_child("settings", {setting});
     EXPECT_EQ(child.exit_code, 0);

@@ -136,6 +136,10 @@ inline aclrtEvent make_event() {
   return event;
 }
 
+// The devices are GPUs (real or emulated): their memory and the host's are limited apart, and work
+// that CUDA was given cannot be taken back.
+inline bool on_cuda() { return aclgrad_has_device_queues(); }
+
 // The device is set in this thread while a test runs, and no message is left from before.
 class DeviceTest : public testing::Test {
  protected:

@@ -26,9 +26,12 @@ class CpuBackend final : public Backend {
         device_pool_(most_kept(total_)),
         host_pool_(most_kept(total_)) {}
 
-  std::shared_ptr<Stream> make_stream() override { return std::make_shared<CpuStream>(); }
+  bool has_queues() const noexcept override { return false; }
+  int32_t devices() const noexcept override { return 1; }
 
-  void* allocate(MemorySpace space, size_t bytes) noexcept override {
+  std::shared_ptr<Stream> make_stream(int32_t) override { return std::make_shared<CpuStream>(); }
+
+  void* allocate(int32_t, MemorySpace space, size_t bytes) noexcept override {
     return pool(space).allocate(bytes);
   }
   void release(MemorySpace space, void* memory, size_t bytes) noexcept override {
@@ -38,31 +41,48 @@ class CpuBackend final : public Backend {
     device_pool_.trim();
     host_pool_.trim();
   }
-  bool reserved(MemorySpace space, uintptr_t address) const noexcept override {
+  bool may_hold(MemorySpace space, uintptr_t address) const noexcept override {
     return (space == MemorySpace::kDevice ? device_pool_ : host_pool_).contains(address);
+  }
+  AddressKind foreign_kind(const void* address) noexcept override {
+    const auto number = reinterpret_cast<uintptr_t>(address);
+    if (device_pool_.contains(number)) return AddressKind::kDeadDevice;
+    return host_pool_.contains(number) ? AddressKind::kDeadHost : AddressKind::kUnknown;
   }
 
   // Overlapping blocks are allowed.
-  void copy(void* to, const void* from, size_t bytes) noexcept override {
+  Status copy(const char*, void* to, const void* from, size_t bytes) noexcept override {
     std::memmove(to, from, bytes);
+    return kOk;
   }
-  void fill(void* to, int32_t value, size_t bytes) noexcept override {
+  Status fill(const char*, void* to, int32_t value, size_t bytes) noexcept override {
     std::memset(to, value, bytes);
+    return kOk;
   }
 
-  size_t total_memory() noexcept override { return total_; }
-  MemoryInfo memory_info() noexcept override {
+  size_t total_memory(MemorySpace) noexcept override { return total_; }
+  bool spaces_share_memory() const noexcept override { return true; }
+  MemoryInfo memory_info(int32_t) noexcept override {
     try {
       return machine::memory_info();
     } catch (...) {
       return {0, total_};
     }
   }
-  int64_t compute_units() noexcept override {
+  int64_t compute_units(int32_t) noexcept override {
     const int32_t threads = settings().threads;
     return threads > 0 ? threads : machine::processors();
   }
-  int64_t cache_bytes() noexcept override { return machine::last_level_cache(); }
+  int64_t cache_bytes(int32_t) noexcept override { return machine::last_level_cache(); }
+
+  bool can_access(int32_t, int32_t) noexcept override { return false; }
+  Status enable_access(const char* function, int32_t, int32_t peer) noexcept override {
+    return fail(ACL_ERROR_RT_PARAM_INVALID, "%s: peerDeviceId is %d, expected another device",
+                function, peer);
+  }
+
+  Status check(const char*, int32_t) noexcept override { return kOk; }
+  void reset(int32_t) noexcept override {}
 
  private:
   Pool& pool(MemorySpace space) {
@@ -76,7 +96,7 @@ class CpuBackend final : public Backend {
 
 }  // namespace
 
-Backend& backend() noexcept {
+Backend& cpu_backend() noexcept {
   static CpuBackend* const kBackend = new CpuBackend;
   return *kBackend;
 }

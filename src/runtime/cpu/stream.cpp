@@ -68,7 +68,13 @@ void CpuStream::drop_queue() {
   tail_ = nullptr;
 }
 
-uint64_t CpuStream::enqueue(Work* work) {
+Status CpuStream::refusal(const char* function, Status closed) {
+  return fail(closed,
+              "%s: the stream takes no more work, it is being destroyed or the process is ending",
+              function);
+}
+
+uint64_t CpuStream::enqueue(const char*, Work* work) {
   work->next = nullptr;
   work->ticket = memory::current_ticket();
   bool wake = false;

@@ -26,9 +26,11 @@ class CpuStream final : public Stream, public std::enable_shared_from_this<CpuSt
   CpuStream() = default;
   ~CpuStream() override;
 
-  uint64_t enqueue(Work* work) override;
+  uint64_t enqueue(const char* function, Work* work) override;
+  Status refusal(const char* function, Status closed) override;
+  Status check(const char*) override { return kOk; }
   uint64_t enqueued() const override { return enqueued_.load(std::memory_order_acquire); }
-  uint64_t completed() const override { return completed_.load(std::memory_order_acquire); }
+  uint64_t completed() override { return completed_.load(std::memory_order_acquire); }
   Wait wait(uint64_t sequence, const Deadline& deadline, bool may_run) override;
   void hurry() override;
   void close() override;

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+// Launching, the same for all kernels. Indices are 64 bits wide: a grid has at most 2^31 - 1
+// blocks, so where a problem may need more a block takes several of its pieces, grid_stride apart.
+#ifndef ACLGRAD_KERNELS_CUDA_LAUNCH_CUH_
+#define ACLGRAD_KERNELS_CUDA_LAUNCH_CUH_
+
+#include <cuda_runtime.h>
+
+#include <cstdint>
+#include <utility>
+
+#include "kernels/cuda/queue.h"
+
+namespace aclgrad::cuda {
+
+inline constexpr int kWarpLanes = 32;
+inline constexpr unsigned kAllLanes = 0xFFFFFFFFu;
+
+// More than any GPU runs at a time, and few enough that a block's start is no cost.
+inline constexpr int64_t kMostBlocks = int64_t{1} << 20;
+
+constexpr int64_t blocks_for(int64_t pieces) { return pieces < kMostBlocks ? pieces : kMostBlocks; }
+
+struct Geometry {
+  int64_t blocks = 0;    // of at most kMostBlocks
+  unsigned threads = 0;  // of a block
+};
+
+// Which device is current in this library's copy of CUDA's runtime is the thread's own affair; it
+// is the queue's afterwards.
+inline cudaError_t use_device(const CudaQueue& queue) {
+  int current = -1;
+  const bool there = cudaGetDevice(&current) == cudaSuccess && current == queue.device;
+  return there ? cudaSuccess : cudaSetDevice(queue.device);
+}
+
+// Nothing runs for no blocks.
+template <class... Parameters, class... Given>
+cudaError_t launch(const CudaQueue& queue, const Geometry& geometry, void (*kernel)(Parameters...),
+                   Given&&... given) {
+  if (geometry.blocks == 0) return cudaSuccess;
+  if (const cudaError_t error = use_device(queue); error != cudaSuccess) return error;
+  cudaLaunchConfig_t config{};
+  config.gridDim = dim3(static_cast<unsigned>(geometry.blocks));
+  config.blockDim = dim3(geometry.threads);
+  config.stream = static_cast<cudaStream_t>(queue.stream);
+  return cudaLaunchKernelEx(&config, kernel, std::forward<Given>(given)...);
+}
+
+// Of the running thread.
+__device__ inline int64_t block_index() { return static_cast<int64_t>(blockIdx.x); }
+__device__ inline int64_t block_count() { return static_cast<int64_t>(gridDim.x); }
+__device__ inline int thread_index() { return static_cast<int>(threadIdx.x); }
+__device__ inline int thread_count() { return static_cast<int>(blockDim.x); }
+__device__ inline int lane_index() { return thread_index() % kWarpLanes; }
+__device__ inline int warp_index() { return thread_index() / kWarpLanes; }
+__device__ inline int warp_count() { return thread_count() / kWarpLanes; }
+
+}  // namespace aclgrad::cuda
+
+#endif  // ACLGRAD_KERNELS_CUDA_LAUNCH_CUH_

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/backend.h"
+
+#include <cstring>
+
+#include "base/config.h"
+#include "base/knobs.h"
+#include "base/verbose.h"
+
+namespace aclgrad {
+namespace {
+
+constexpr const char* kKnob = "ACLGRAD_DEVICE";
+
+Backend* usable_cuda() {
+  if constexpr (config::kHasCuda) {
+    return cuda_backend();
+  } else {
+    return nullptr;
+  }
+}
+
+// Not every operator has kernels for a GPU, and one without refuses there: programs get GPUs when
+// they ask for them, the CPU otherwise.
+Backend& choose() {
+  const char* const value = knob(kKnob);
+  const bool wants_cuda = value != nullptr && std::strcmp(value, "cuda") == 0;
+  const bool wants_cpu = value != nullptr && std::strcmp(value, "cpu") == 0;
+  if (value != nullptr && !wants_cpu && !wants_cuda) {
+    aclgrad_reject_knob(kKnob, value, config::kHasCuda ? "cpu or cuda" : "cpu");
+  }
+  Backend* const cuda = wants_cuda ? usable_cuda() : nullptr;
+  if (cuda != nullptr) return *cuda;
+  if (wants_cuda) {
+    aclgrad_reject_knob(
+        kKnob, value,
+        config::kHasCuda ? "cpu; there is no usable GPU or driver" : "cpu; this build has no CUDA");
+  }
+  return cpu_backend();
+}
+
+}  // namespace
+
+Backend& backend() noexcept {
+  static Backend& chosen = choose();
+  return chosen;
+}
+
+}  // namespace aclgrad

@@ -1,0 +1,264 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/cuda/stream.h"
+
+#include <algorithm>
+#include <new>
+#include <thread>
+#include <utility>
+
+#include "runtime/memory.h"
+#include "runtime/process.h"
+
+namespace aclgrad::cuda {
+namespace {
+
+// Entries after which a program that never waits has them looked after by enqueue().
+constexpr size_t kMostEntries = 256;
+
+// Between two looks of a wait that ends at a time: short against what a program would wait for.
+constexpr auto kPollInterval = std::chrono::microseconds(50);
+
+// What the last enqueue() of this thread answered 0 for; 0: the stream was closed.
+constinit thread_local Status last_refusal = kOk;
+
+}  // namespace
+
+CudaStream::CudaStream(Device& device) : device_(device), age_(device.age()) {
+  stream_ = device.take_stream();
+  if (stream_ == nullptr) throw std::bad_alloc();
+}
+
+CudaStream::~CudaStream() {
+  for (const std::unique_ptr<Entry>& entry : entries_) retire(*entry, true);
+  device_.give_stream(stream_, age_);
+}
+
+Status CudaStream::refusal(const char* function, Status closed) {
+  if (last_refusal != kOk) return last_refusal;
+  return fail(closed,
+              "%s: the stream takes no more work, it is being destroyed or the process is ending",
+              function);
+}
+
+Status CudaStream::check(const char* function) {
+  if (const Status status = device_.check(function)) return status;
+  if (age_ == device_.age()) return kOk;
+  return fail(ACL_ERROR_RT_STREAM_CONTEXT,
+              "%s: the stream's device was reset after a failure; expected a new stream", function);
+}
+
+// The work and, behind it, the point that tells when it is done.
+Status CudaStream::hand_over(const char* function, Entry& entry) {
+  const DeviceScope scope(device_.number());
+  current_ = &entry;
+  Status status = check(function);
+  const bool begun = status == kOk;
+  if (status == kOk) status = entry.work->submit(function, *this);
+  if (status == kOk && entry.done == nullptr) {
+    entry.done = Point::record(device_, stream_, false);
+    if (entry.done == nullptr) {
+      status = device_.failed()
+                   ? device_.check(function)
+                   : fail(ACL_ERROR_RT_INTERNAL_ERROR, "%s: CUDA records no event", function);
+    }
+  }
+  current_ = nullptr;
+  // Part of it may be under way, and uses what goes with the entry.
+  if (status != kOk && begun) device_.note(cudaStreamSynchronize(stream_));
+  return status;
+}
+
+uint64_t CudaStream::enqueue(const char* function, Work* work) {
+  std::unique_ptr<Work> owned(work);
+  last_refusal = kOk;
+  uint64_t sequence = 0;
+  size_t waiting = 0;
+  try {
+    auto entry = std::make_unique<Entry>(owned.release());
+    entry->work->ticket = memory::current_ticket();
+    const std::lock_guard submit_lock(submit_mutex_);
+    if (closed_ || process::exiting()) return 0;
+    last_refusal = hand_over(function, *entry);
+    if (last_refusal != kOk) {
+      retire(*entry, true);
+      return 0;
+    }
+    const std::lock_guard lock(mutex_);
+    entries_.push_back(std::move(entry));
+    sequence = enqueued_.load(std::memory_order_relaxed) + 1;
+    enqueued_.store(sequence, std::memory_order_release);
+    waiting = entries_.size();
+  } catch (const std::bad_alloc&) {
+    last_refusal = fail(ACL_ERROR_BAD_ALLOC, "%s: out of memory", function);
+    return 0;
+  }
+  if (waiting > kMostEntries && waiting % 16 == 0) look_after(sequence);
+  return sequence;
+}
+
+void CudaStream::retire(Entry& entry, bool failed) noexcept {
+  if (!failed) entry.work->finish(entry.sink());
+  entry.work.reset();
+  if (entry.record != nullptr) device_.give_record(std::exchange(entry.record, nullptr), age_);
+}
+
+// Finishes what is done, in order; one thread at a time. False when another one does so already.
+// To finish a wait for an event is to look after the other stream, no further than the event: that
+// was recorded earlier, so threads that wait for each other's looking after end somewhere.
+bool CudaStream::look_after(uint64_t last) {
+  Lock lock(mutex_);
+  if (looking_) return false;
+  looking_ = true;
+  bool any = false;
+  while (!entries_.empty()) {
+    Entry& entry = *entries_.front();
+    const uint64_t sequence = completed_.load(std::memory_order_relaxed) + 1;
+    if (sequence > last) break;
+    looked_at_ = sequence;
+    lock.unlock();
+    const Point::State state = entry.done->state();
+    if (state != Point::State::kAhead) {
+      retire(entry, state == Point::State::kFailed || aborted_.load(std::memory_order_relaxed));
+    }
+    lock.lock();
+    if (state == Point::State::kAhead) break;
+    if (entry.errors.any()) {
+      try {
+        keep_error(sequence, make_data_error(entry.errors.take()));
+      } catch (const std::bad_alloc&) {
+        lost_error_ = true;
+      }
+    }
+    entries_.pop_front();
+    completed_.store(sequence, std::memory_order_release);
+    changed_.notify_all();
+    any = true;
+  }
+  looking_ = false;
+  changed_.notify_all();
+  lock.unlock();
+  if (any) memory::reclaim_if_deferred();
+  return true;
+}
+
+uint64_t CudaStream::completed() {
+  const uint64_t last = enqueued();
+  if (completed_.load(std::memory_order_acquire) < last) look_after(last);
+  return completed_.load(std::memory_order_acquire);
+}
+
+std::shared_ptr<Point> CudaStream::point_of(uint64_t sequence) const {
+  const uint64_t completed = completed_.load(std::memory_order_relaxed);
+  if (sequence <= completed) return nullptr;
+  return entries_[static_cast<size_t>(sequence - completed - 1)]->done;
+}
+
+Wait CudaStream::wait(uint64_t sequence, const Deadline& deadline, bool) {
+  for (;;) {
+    const bool looked = look_after(sequence);
+    std::shared_ptr<Point> point;
+    {
+      Lock lock(mutex_);
+      point = point_of(sequence);
+      if (point == nullptr) return Wait::kDone;
+      if (process::exiting()) return Wait::kAbandoned;
+      if (!looked && looking_ && point->state() != Point::State::kAhead) {
+        changed_.wait(lock);  // another thread is about to come to it
+        continue;
+      }
+    }
+    if (!deadline.finite()) {
+      point->wait();
+    } else if (point->state() == Point::State::kAhead) {
+      if (Deadline::Clock::now() >= deadline.at()) return Wait::kTimedOut;
+      std::this_thread::sleep_for(kPollInterval);
+    }
+  }
+}
+
+void CudaStream::close() {
+  {
+    const std::lock_guard lock(submit_mutex_);
+    closed_ = true;
+  }
+  wait(enqueued(), Deadline::never(), false);
+  memory::reclaim_if_deferred();
+}
+
+void CudaStream::abort() {
+  completed();
+  aborted_.store(true, std::memory_order_release);
+  close();
+}
+
+void CudaStream::interrupt() {
+  const std::lock_guard lock(mutex_);
+  changed_.notify_all();
+}
+
+void CudaStream::await_running(const Deadline& deadline) {
+  std::shared_ptr<Point> last;
+  {
+    const std::lock_guard lock(mutex_);
+    if (!entries_.empty()) last = entries_.back()->done;
+  }
+  while (last != nullptr && last->state() == Point::State::kAhead &&
+         (!deadline.finite() || Deadline::Clock::now() < deadline.at())) {
+    std::this_thread::sleep_for(kPollInterval);
+  }
+}
+
+// What is done needs no memory any more, even if nobody has looked after it.
+uint64_t CudaStream::oldest_ticket() {
+  const std::lock_guard lock(mutex_);
+  uint64_t oldest = UINT64_MAX;
+  bool passed = true;
+  for (const std::unique_ptr<Entry>& entry : entries_) {
+    passed = passed && entry->done->state() != Point::State::kAhead;
+    if (!passed && entry->work != nullptr) oldest = std::min(oldest, entry->work->ticket);
+  }
+  return oldest;
+}
+
+void CudaStream::keep_error(uint64_t sequence, std::shared_ptr<DataError> error) {
+  std::erase_if(errors_, [](const KeptError& kept) {
+    return kept.error->reported.load(std::memory_order_relaxed);
+  });
+  errors_.push_back({sequence, std::move(error)});
+}
+
+DataErrorList CudaStream::take_errors(uint64_t sequence) {
+  DataErrorList taken;
+  const std::lock_guard lock(mutex_);
+  if (lost_error_) {
+    taken.push_back(
+        {0, make_data_error("a task found an error in its data; no memory for its text")});
+    lost_error_ = false;
+  }
+  const auto end = std::find_if(errors_.begin(), errors_.end(),
+                                [&](const KeptError& kept) { return kept.sequence > sequence; });
+  taken.splice(taken.end(), errors_, errors_.begin(), end);
+  return taken;
+}
+
+DataErrorList CudaStream::copy_errors(uint64_t sequence) {
+  DataErrorList copies;
+  const std::lock_guard lock(mutex_);
+  for (const KeptError& kept : errors_) {
+    const bool reported = kept.error->reported.load(std::memory_order_relaxed);
+    if (kept.sequence <= sequence && !reported) copies.push_back(kept);
+  }
+  return copies;
+}
+
+void CudaStream::adopt_errors(DataErrorList errors) noexcept {
+  if (errors.empty()) return;
+  const std::lock_guard lock(mutex_);
+  try {
+    for (KeptError& kept : errors) keep_error(looked_at_, std::move(kept.error));
+  } catch (const std::bad_alloc&) {
+    // The stream that found the error still reports it.
+  }
+}
+
+}  // namespace aclgrad::cuda

@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+// A stream of CUDA. Work is handed over by the thread that enqueues it; an event of CUDA behind
+// each piece tells when it is done. Nobody watches for that: whoever asks next looks after what is
+// done, which is where data errors come out of it and where it is destroyed.
+#ifndef ACLGRAD_RUNTIME_CUDA_STREAM_H_
+#define ACLGRAD_RUNTIME_CUDA_STREAM_H_
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <mutex>
+
+#include "runtime/backend.h"
+#include "runtime/cuda/device.h"
+
+namespace aclgrad::cuda {
+
+// An event of CUDA that was recorded.
+class Point final : public DevicePoint {
+ public:
+  enum class State : uint8_t { kAhead, kPassed, kFailed };
+
+  // Null, and a noted error, when CUDA makes none.
+  static std::shared_ptr<Point> record(Device& device, cudaStream_t stream, bool timed);
+  Point(Device& device, cudaEvent_t event, bool timed)
+      : device_(device), event_(event), timed_(timed), age_(device.age()) {}
+  ~Point() override { device_.give_event(event_, timed_, age_); }
+
+  State state();
+  void wait();
+  bool belongs_to_living_device() const { return age_ == device_.age(); }
+  cudaEvent_t event() const { return event_; }
+
+  int64_t nanoseconds() override { return device_.nanoseconds(event_); }
+  int64_t nanoseconds_to(DevicePoint& later) override;
+
+ private:
+  Device& device_;
+  cudaEvent_t event_;
+  const bool timed_;
+  const uint64_t age_;
+  std::atomic<bool> passed_{false};
+};
+
+class CudaStream final : public Stream, private DeviceQueue {
+ public:
+  // Throws std::bad_alloc when CUDA makes no stream.
+  explicit CudaStream(Device& device);
+  ~CudaStream() override;
+
+  uint64_t enqueue(const char* function, Work* work) override;
+  Status refusal(const char* function, Status closed) override;
+  Status check(const char* function) override;
+  uint64_t enqueued() const override { return enqueued_.load(std::memory_order_acquire); }
+  uint64_t completed() override;
+  Wait wait(uint64_t sequence, const Deadline& deadline, bool may_run) override;
+  void hurry() override {}
+  void close() override;
+  // What CUDA was given it does, but it makes no more calls to the host; nothing is finished.
+  void abort() override;
+  void interrupt() override;
+  void await_running(const Deadline& deadline) override;
+  uint64_t oldest_ticket() override;
+  DataErrorList take_errors(uint64_t sequence) override;
+  DataErrorList copy_errors(uint64_t sequence) override;
+  void adopt_errors(DataErrorList errors) noexcept override;
+
+ private:
+  struct Entry {
+    explicit Entry(Work* owned) : work(owned) {}
+    std::unique_ptr<Work> work;
+    std::shared_ptr<Point> done;
+    TaskErrors errors;
+    DeviceRecord* record = nullptr;
+
+    DataErrors& sink() {
+      DataErrors* const own = work->own_errors();
+      return own != nullptr ? *own : errors;
+    }
+  };
+  struct HostCall {
+    const CudaStream* stream;  // outlives its work
+    Work* work;
+    DataErrors* errors;
+  };
+  using Lock = std::unique_lock<std::mutex>;
+
+  void* native() override { return stream_; }
+  int32_t native_device() override { return device_.number(); }
+  Status copy(const char* function, void* to, const void* from, size_t bytes) override;
+  Status fill(const char* function, void* to, int32_t value, size_t bytes) override;
+  Status call(const char* function, Work& work) override;
+  Status record(const char* function, std::shared_ptr<DevicePoint>& point) override;
+  Status await(const char* function, DevicePoint& point) override;
+  Status launched(const char* function, int error) override;
+  Status take_scratch(const char* function, size_t bytes, void*& memory) override;
+  void give_scratch(void* memory) override;
+  Status take_record(const char* function, DeviceRecord*& record) override;
+
+  Status hand_over(const char* function, Entry& entry);
+  // Up to work `last`.
+  bool look_after(uint64_t last);
+  void retire(Entry& entry, bool failed) noexcept;
+  void keep_error(uint64_t sequence, std::shared_ptr<DataError> error);
+  // With mutex_ held: the point behind work `sequence`, null when it is complete.
+  std::shared_ptr<Point> point_of(uint64_t sequence) const;
+
+  Device& device_;
+  const uint64_t age_;
+  cudaStream_t stream_ = nullptr;
+
+  // Held while work is handed over, which CUDA may delay until earlier work is done.
+  std::mutex submit_mutex_;
+  Entry* current_ = nullptr;
+  bool closed_ = false;
+  std::atomic<bool> aborted_{false};
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<std::unique_ptr<Entry>> entries_;  // handed over and not looked after
+  std::atomic<uint64_t> enqueued_{0};           // written under both
+  std::atomic<uint64_t> completed_{0};          // written under mutex_
+  bool looking_ = false;                        // some thread looks after entries
+  uint64_t looked_at_ = 0;                      // the sequence it is at
+  DataErrorList errors_;                        // ascending sequences
+  bool lost_error_ = false;                     // there was no memory for an error's text
+};
+
+}  // namespace aclgrad::cuda
+
+#endif  // ACLGRAD_RUNTIME_CUDA_STREAM_H_

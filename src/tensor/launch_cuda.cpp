@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+// A run on a GPU: the kernels that pack, compute and unpack are handed to its stream one behind the
+// other. What they found is looked at when they are done.
+#include "base/config.h"
+#include "base/dtype.h"
+#include "base/verbose.h"
+#include "kernels/cuda/strided_copy.h"
+#include "tensor/launch_state.h"
+
+namespace aclgrad {
+namespace {
+
+View packed_view(const View& view) { return contiguous_view(view.dtype, view.rank, view.dims); }
+
+CudaAnswer copy_view(const View& from, const void* source, const View& to, void* target,
+                     bool sequential, const CudaQueue& queue) {
+  if constexpr (config::kHasCuda) {
+    return cuda_strided_copy(from, source, to, target, sequential, queue);
+  } else {
+    return 0;
+  }
+}
+
+}  // namespace
+
+Status LaunchWork::submit(const char* function, DeviceQueue& queue) {
+  record_ = nullptr;
+  const bool verbose = aclgrad_verbose();
+  if (verbose) {
+    if (const Status status = queue.record(function, begin_)) return status;
+  }
+  Status status = kOk;
+  for (size_t i = 0; i < state_.operand_count && status == kOk; ++i) {
+    if ((copies_ >> i & 1) == 0) continue;
+    const PlannedOperand& operand = state_.operands[i];
+    status =
+        queue.take_scratch(function, static_cast<size_t>(operand.high - operand.low), scratch_[i]);
+  }
+  if (status == kOk) status = hand_over(function, queue);
+  for (size_t i = 0; i < state_.operand_count; ++i) {
+    if ((copies_ >> i & 1) == 0 || scratch_[i] == nullptr) continue;
+    queue.give_scratch(scratch_[i]);
+    scratch_[i] = nullptr;
+  }
+  return verbose && status == kOk ? queue.record(function, end_) : status;
+}
+
+Status LaunchWork::hand_over(const char* function, DeviceQueue& queue) {
+  const CudaQueue cuda{queue.native(), queue.native_device()};
+  for (size_t i = 0; i < state_.operand_count; ++i) {
+    const PlannedOperand& operand = state_.operands[i];
+    if (!operand.packed || operand.role != Role::kInput) continue;
+    const CudaAnswer answer = copy_view(operand.view, addresses_[i], packed_view(operand.view),
+                                        packed_address(operand), false, cuda);
+    if (const Status status = queue.launched(function, answer)) return status;
+  }
+  if (const CudaCall* const call = state_.cuda_call.get()) {
+    if (call->explain) {
+      if (const Status status = queue.take_record(function, record_)) return status;
+    }
+    Run run = make_run(nullptr);
+    run.queue_ = cuda;
+    run.record_ = record_;
+    if (const Status status = queue.launched(function, call->launch(run))) return status;
+  }
+  for (size_t i = 0; i < state_.operand_count; ++i) {
+    const PlannedOperand& operand = state_.operands[i];
+    const bool apart = (copies_ >> i & 1) != 0;
+    if (operand.role != Role::kOutput || (!operand.packed && !apart)) continue;
+    const View from = operand.packed ? packed_view(operand.view) : operand.view;
+    const void* const source =
+        operand.packed ? packed_address(operand)
+                       : static_cast<std::byte*>(scratch_[i]) + (operand.first - operand.low);
+    const CudaAnswer answer =
+        copy_view(from, source, operand.view, addresses_[i], operand.sequential, cuda);
+    if (const Status status = queue.launched(function, answer)) return status;
+  }
+  return kOk;
+}
+
+void LaunchWork::finish(DataErrors& errors) noexcept {
+  if (record_ != nullptr && record_->rule != 0) state_.cuda_call->explain(*record_, errors);
+  if (begin_ != nullptr && end_ != nullptr) print_line(begin_->nanoseconds_to(*end_));
+}
+
+}  // namespace aclgrad

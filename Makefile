@@ -11,10 +11,13 @@ PROBLEMS ?=
 
 export CMAKE_CXX_COMPILER_LAUNCHER ?= $(shell command -v ccache)
 export CMAKE_C_COMPILER_LAUNCHER ?= $(CMAKE_CXX_COMPILER_LAUNCHER)
+export CMAKE_CUDA_COMPILER_LAUNCHER ?= $(CMAKE_CXX_COMPILER_LAUNCHER)
 
 help:
 	@echo 'make demo                 build, install below build/, train a language model on a real book'
 	@echo 'make test [ORACLE=off]    build and run all tests'
+	@echo 'make cuda-emulated        the CUDA kernels, run on the host without a GPU'
+	@echo 'make gpu                  on a machine with a GPU: the same tests there, and compute-sanitizer'
 	@echo 'make install PREFIX=dir   the toolkit: headers, libraries, set_env.sh'
 	@echo 'make bench [PROBLEMS=...] the speed of operators, beside the rivals that are installed'
 	@echo 'make bench-sweep          looks for cliffs between neighbouring shapes'
@@ -39,6 +42,16 @@ test:
 	cmake --preset dev -DACLGRAD_ORACLE=$(ORACLE)
 	cmake --build --preset dev
 	ctest --preset dev
+
+gpu:
+	scripts/setup.sh build test
+	scripts/gpu.sh build/gpu
+
+cuda-emulated:
+	scripts/setup.sh build test
+	cmake --preset $@
+	cmake --build --preset $@
+	ctest --preset $@
 
 install:
 	scripts/setup.sh build
@@ -86,4 +99,4 @@ lint:
 clean:
 	cmake -E rm -rf build
 
-.PHONY: help demo test install bench bench-sweep rivals asan tsan aarch64 format lint clean
+.PHONY: help demo test install bench bench-sweep rivals asan tsan cuda-emulated gpu aarch64 format lint clean

@@ -43,18 +43,6 @@ constexpr size_t kFewLines = 8;
 // end of the sum, a chain of dependent additions, is not waited for: this many bytes of dy and y.
 constexpr size_t kAheadBytes = 8192;
 
-// All of the power where the scale is over 1 (see kLargestSum).
-Factors split_scale(double scale) {
-  const bool large = std::isfinite(scale) && std::abs(scale) >= 2.0;
-  const int power = large ? std::min(std::ilogb(scale), 127) : 0;
-  return {std::ldexp(1.0f, power), static_cast<float>(std::ldexp(scale, -power))};
-}
-// Not 0, not Inf or NaN, and FP32 does not hold it with all its digits.
-bool is_unusual(double scale) {
-  const double size = std::abs(scale);
-  return size != 0.0 && std::isfinite(size) && !(size >= 0x1p-126 && size < 0x1p128);
-}
-
 AttentionBlock<Offsets> block_at(const Job& job, int64_t index) {
   const Problem& problem = job.problem;
   const auto step = [&](size_t dim) {
@@ -237,9 +225,7 @@ void run_cpu(const Problem& problem, const Plan& plan, const Addresses& at) {
                 at,
                 static_cast<size_t>(problem.cols),
                 factors,
-                is_unusual(problem.scale)
-                    ? 0
-                    : std::bit_cast<uint32_t>(kLargestSum) - std::bit_cast<uint32_t>(kLeastSum),
+                ordinary_sums(problem.scale),
                 factors.on_dy == 1.0f && std::isfinite(factors.on_dx) && factors.on_dx != 0.0f,
                 aligned && outputs_should_stream(problem.dx.numel() * size)};
   switch (problem.dx.dtype) {

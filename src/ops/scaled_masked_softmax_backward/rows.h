@@ -4,11 +4,15 @@
 #ifndef ACLGRAD_OPS_SCALED_MASKED_SOFTMAX_BACKWARD_ROWS_H_
 #define ACLGRAD_OPS_SCALED_MASKED_SOFTMAX_BACKWARD_ROWS_H_
 
+#include <algorithm>
+#include <bit>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 
 #include "kernels/cpu/attention_blocks.h"
 #include "ops/scaled_masked_softmax_backward/problem.h"
+#include "ops/scaled_masked_softmax_backward/tree.h"
 
 namespace aclgrad::scaled_masked_softmax_backward {
 
@@ -17,6 +21,24 @@ struct Factors {
   float on_dy;
   float on_dx;
 };
+
+// All of the power where the scale is over 1 (see kLargestSum).
+inline Factors split_scale(double scale) {
+  const bool large = std::isfinite(scale) && std::abs(scale) >= 2.0;
+  const int power = large ? std::min(std::ilogb(scale), 127) : 0;
+  return {std::ldexp(1.0f, power), static_cast<float>(std::ldexp(scale, -power))};
+}
+// Not 0, not Inf or NaN, and FP32 does not hold it with all its digits.
+inline bool is_unusual(double scale) {
+  const double size = std::abs(scale);
+  return size != 0.0 && std::isfinite(size) && !(size >= 0x1p-126 && size < 0x1p128);
+}
+
+// How many sums, from kLeastSum on, are ordinary; 0: all rows take FP64.
+inline uint32_t ordinary_sums(double scale) {
+  if (is_unusual(scale)) return 0;
+  return std::bit_cast<uint32_t>(kLargestSum) - std::bit_cast<uint32_t>(kLeastSum);
+}
 
 // One run as the kernels see it.
 struct Job {

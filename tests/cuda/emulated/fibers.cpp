@@ -1,0 +1,269 @@
+// SPDX-License-Identifier: Apache-2.0
+// A fiber starts by way of makecontext(), and is left and entered again by _longjmp(), which makes
+// no system call. Fibers wait for the next block when theirs has ended, so that they are made once.
+#include "fibers.h"
+
+#include <ucontext.h>
+#include <csetjmp>
+#include <cstdio>
+#include <memory>
+#include <vector>
+
+namespace emulated {
+namespace {
+
+constexpr size_t kStackBytes = size_t{128} << 10;
+
+enum class State : uint8_t { kReady, kAtBarrier, kAtMeeting, kDone };
+
+struct Fiber {
+  jmp_buf place;
+  ucontext_t start;
+  std::unique_ptr<char[]> stack;
+  bool started = false;
+  State state = State::kDone;
+  Position position;
+  // What it brings to a meeting.
+  unsigned mask = 0;
+  unsigned source = 0;
+  Exchange exchange = Exchange::kSync;
+  uint64_t value = 0;
+  uint64_t result = 0;
+};
+
+std::string text_of(const uint3& at) {
+  return "(" + std::to_string(at.x) + "," + std::to_string(at.y) + "," + std::to_string(at.z) + ")";
+}
+std::string name_of(const Fiber& fiber) {
+  return "block " + text_of(fiber.position.block) + " thread " + text_of(fiber.position.thread);
+}
+const char* doing(const Fiber& fiber) {
+  switch (fiber.state) {
+    case State::kAtBarrier:
+      return "waits at __syncthreads";
+    case State::kAtMeeting:
+      return fiber.exchange == Exchange::kSync      ? "waits at __syncwarp"
+             : fiber.exchange == Exchange::kShuffle ? "waits at a shuffle"
+                                                    : "waits at a ballot";
+    case State::kDone:
+      return "has ended";
+    case State::kReady:
+      break;
+  }
+  return "runs";
+}
+
+class Block {
+ public:
+  std::string run(const cudaLaunchConfig_t& config, const uint3& block,
+                  const std::function<void()>& body, bool& illegal) {
+    body_ = &body;
+    error_.clear();
+    illegal_ = false;
+    count_ = config.blockDim.x * config.blockDim.y * config.blockDim.z;
+    if (fibers_.size() < count_) fibers_.resize(count_);
+    for (unsigned i = 0; i < count_; ++i) prepare(i, config, block);
+    while (error_.empty() && run_ready_ones()) {
+    }
+    if (error_.empty()) error_ = stuck();
+    // Left behind in the middle of a kernel: such a fiber cannot be used again.
+    if (!error_.empty()) fibers_.clear();
+    illegal = illegal_;
+    return error_;
+  }
+
+  const Position& here() const { return current_->position; }
+  bool running() const { return current_ != nullptr; }
+
+  void barrier() {
+    current_->state = State::kAtBarrier;
+    if (++at_barrier_ == count_) {
+      at_barrier_ = 0;
+      for (unsigned i = 0; i < count_; ++i) fibers_[i]->state = State::kReady;
+    }
+    yield();
+  }
+
+  uint64_t meet(unsigned mask, Exchange exchange, uint64_t value, unsigned source) {
+    Fiber& me = *current_;
+    const unsigned lane = index_ % kWarp;
+    if ((mask >> lane & 1) == 0) {
+      fail(name_of(me) + ": lane " + std::to_string(lane) + " is not in the mask it gives");
+    }
+    me.mask = mask;
+    me.exchange = exchange;
+    me.value = value;
+    me.source = source;
+    me.state = State::kAtMeeting;
+    if (complete(index_ - lane, me)) release(index_ - lane, mask);
+    yield();
+    return me.result;
+  }
+
+  void illegal_address(const void* address) {
+    char text[64];
+    std::snprintf(text, sizeof text, " touches %p, which is in no allocation", address);
+    illegal_ = true;
+    fail(name_of(*current_) + text);
+  }
+
+ private:
+  void prepare(unsigned i, const cudaLaunchConfig_t& config, const uint3& block) {
+    if (fibers_[i] == nullptr) fibers_[i] = std::make_unique<Fiber>();
+    const dim3& size = config.blockDim;
+    fibers_[i]->position = {{i % size.x, i / size.x % size.y, i / size.x / size.y},
+                            block,
+                            config.blockDim,
+                            config.gridDim};
+    fibers_[i]->state = State::kReady;
+    at_barrier_ = 0;
+  }
+
+  bool run_ready_ones() {
+    bool any = false;
+    for (unsigned i = 0; i < count_ && error_.empty(); ++i) {
+      if (fibers_[i]->state != State::kReady) continue;
+      any = true;
+      enter(i);
+    }
+    return any;
+  }
+
+  // Why nothing goes on although not all have ended.
+  std::string stuck() const {
+    for (unsigned i = 0; i < count_; ++i) {
+      const Fiber& waiting = *fibers_[i];
+      if (waiting.state == State::kDone) continue;
+      const bool barrier = waiting.state == State::kAtBarrier;
+      const unsigned first = barrier ? 0 : i / kWarp * kWarp;
+      const unsigned end = barrier ? count_ : first + kWarp;
+      for (unsigned j = first; j < end; ++j) {
+        if (!barrier && (waiting.mask >> (j - first) & 1) == 0) continue;
+        if (j >= count_) {
+          return name_of(waiting) + " " + doing(waiting) + " for lane " +
+                 std::to_string(j - first) + ", which the block does not have";
+        }
+        const Fiber& other = *fibers_[j];
+        if (barrier ? other.state == State::kAtBarrier : same_meeting(other, waiting)) continue;
+        return name_of(waiting) + " " + doing(waiting) + " for thread " +
+               text_of(other.position.thread) + ", which " + doing(other);
+      }
+    }
+    return "";
+  }
+
+  static bool same_meeting(const Fiber& a, const Fiber& b) {
+    return a.state == State::kAtMeeting && a.mask == b.mask && a.exchange == b.exchange;
+  }
+  bool complete(unsigned first, const Fiber& me) const {
+    for (unsigned lane = 0; lane < kWarp; ++lane) {
+      if ((me.mask >> lane & 1) == 0) continue;
+      if (first + lane >= count_ || !same_meeting(*fibers_[first + lane], me)) return false;
+    }
+    return true;
+  }
+  void release(unsigned first, unsigned mask) {
+    uint64_t ballot = 0;
+    for (unsigned lane = 0; lane < kWarp; ++lane) {
+      if ((mask >> lane & 1) != 0 && fibers_[first + lane]->value != 0) ballot |= 1u << lane;
+    }
+    for (unsigned lane = 0; lane < kWarp; ++lane) {
+      if ((mask >> lane & 1) == 0) continue;
+      Fiber& fiber = *fibers_[first + lane];
+      if (fiber.exchange == Exchange::kBallot) fiber.result = ballot;
+      if (fiber.exchange == Exchange::kShuffle) {
+        if ((mask >> fiber.source & 1) == 0) {
+          fail(name_of(fiber) + " shuffles from lane " + std::to_string(fiber.source) +
+               ", which is not in the mask");
+        }
+        fiber.result = fibers_[first + fiber.source]->value;
+      }
+      fiber.state = State::kReady;
+    }
+  }
+
+  // Of a running fiber: back to run(), for good.
+  [[noreturn]] void fail(std::string text) {
+    error_ = std::move(text);
+    current_ = nullptr;
+    _longjmp(scheduler_, 1);
+  }
+
+  void enter(unsigned i) {
+    index_ = i;
+    current_ = fibers_[i].get();
+    if (_setjmp(scheduler_) == 0) {
+      if (current_->started) _longjmp(current_->place, 1);
+      start();
+    }
+    current_ = nullptr;
+  }
+  void yield() {
+    if (_setjmp(current_->place) == 0) _longjmp(scheduler_, 1);
+  }
+  void start() {
+    Fiber& fiber = *current_;
+    fiber.started = true;
+    fiber.stack = std::make_unique_for_overwrite<char[]>(kStackBytes);
+    getcontext(&fiber.start);
+    fiber.start.uc_stack.ss_sp = fiber.stack.get();
+    fiber.start.uc_stack.ss_size = kStackBytes;
+    fiber.start.uc_link = nullptr;
+    makecontext(&fiber.start, &Block::loop, 0);
+    setcontext(&fiber.start);
+  }
+  static void loop();
+
+  const std::function<void()>* body_ = nullptr;
+  std::vector<std::unique_ptr<Fiber>> fibers_;
+  Fiber* current_ = nullptr;
+  unsigned index_ = 0;
+  unsigned count_ = 0;
+  unsigned at_barrier_ = 0;
+  std::string error_;
+  bool illegal_ = false;
+  jmp_buf scheduler_;
+};
+
+Block& block() {
+  static thread_local Block block_of_thread;
+  return block_of_thread;
+}
+
+// One block after the other.
+void Block::loop() {
+  Block& self = emulated::block();
+  for (;;) {
+    (*self.body_)();
+    self.current_->state = State::kDone;
+    self.yield();
+  }
+}
+
+}  // namespace
+
+const Position& here() { return block().here(); }
+void barrier() { block().barrier(); }
+uint64_t meet(unsigned mask, Exchange exchange, uint64_t value, unsigned source) {
+  return block().meet(mask, exchange, value, source);
+}
+
+void leave_kernel(const void* address) {
+  if (block().running()) block().illegal_address(address);
+}
+
+std::string run_grid(const cudaLaunchConfig_t& config,
+                     const std::function<void()>& thread_of_kernel, bool& illegal) {
+  const dim3& grid = config.gridDim;
+  for (unsigned z = 0; z < grid.z; ++z) {
+    for (unsigned y = 0; y < grid.y; ++y) {
+      for (unsigned x = 0; x < grid.x; ++x) {
+        std::string error = block().run(config, {x, y, z}, thread_of_kernel, illegal);
+        if (!error.empty()) return error;
+      }
+    }
+  }
+  return "";
+}
+
+}  // namespace emulated

@@ -1,0 +1,395 @@
+// SPDX-License-Identifier: Apache-2.0
+// Devices, streams, events, copies of the emulated runtime. Calls take effect as late as CUDA
+// allows: copies happen in their stream, never when they are called.
+#include <signal.h>
+
+#include <chrono>
+#include <condition_variable>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+
+#include "cuda_runtime.h"
+#include "device_memory.h"
+#include "fibers.h"
+
+using Clock = std::chrono::steady_clock;
+using emulated::device_memory;
+
+namespace {
+
+constexpr int kMostDevices = 8;
+
+// ACLGRAD_EMULATED_DEVICES: how many there are, 1 if it is not set; 0 is a machine without a GPU.
+int device_count() {
+  static const int kCount = [] {
+    const char* const value = std::getenv("ACLGRAD_EMULATED_DEVICES");
+    return value == nullptr ? 1 : std::atoi(value);
+  }();
+  return kCount;
+}
+
+thread_local int current_device = 0;
+
+// What a kernel did wrong. It sticks until its device is reset.
+struct Fault {
+  std::mutex mutex;
+  cudaError_t error = cudaSuccess;
+  std::string text;
+};
+Fault& fault_of(int device) {
+  static auto* const kFaults = new Fault[kMostDevices];
+  return kFaults[device];
+}
+cudaError_t sticky(int device = current_device) {
+  Fault& fault = fault_of(device);
+  const std::lock_guard lock(fault.mutex);
+  return fault.error;
+}
+void set_fault(int device, cudaError_t error, const std::string& text) {
+  Fault& fault = fault_of(device);
+  const std::lock_guard lock(fault.mutex);
+  if (fault.error != cudaSuccess) return;
+  fault.error = error;
+  fault.text = text;
+}
+
+void on_fault(int number, siginfo_t* info, void* context) {
+  if (device_memory().contains(info->si_addr)) {
+    sigset_t set;
+    sigemptyset(&set);
+    sigaddset(&set, SIGSEGV);
+    pthread_sigmask(SIG_UNBLOCK, &set, nullptr);
+    emulated::leave_kernel(info->si_addr);
+  }
+  // The host's own fault: as if this handler were not there.
+  signal(number, SIG_DFL);
+  static_cast<void>(context);
+}
+void handle_faults() {
+  static const bool kDone = [] {
+    struct sigaction action {};
+    action.sa_sigaction = on_fault;
+    action.sa_flags = SA_SIGINFO | SA_NODEFER;
+    sigaction(SIGSEGV, &action, nullptr);
+    return true;
+  }();
+  static_cast<void>(kDone);
+}
+
+}  // namespace
+
+// An in-order queue and the thread that runs it.
+struct CUstream_st {
+  explicit CUstream_st(int number) : device(number) {}
+
+  void push(std::function<void()> task) {
+    const std::lock_guard lock(mutex);
+    tasks.push_back(std::move(task));
+    changed.notify_all();
+  }
+  void synchronize() {
+    std::unique_lock lock(mutex);
+    changed.wait(lock, [&] { return tasks.empty() && !running; });
+  }
+  void close() {
+    const std::lock_guard lock(mutex);
+    closed = true;
+    changed.notify_all();
+  }
+  static void run(const std::shared_ptr<CUstream_st>& self) {
+    std::unique_lock lock(self->mutex);
+    for (;;) {
+      self->changed.wait(lock, [&] { return !self->tasks.empty() || self->closed; });
+      if (self->tasks.empty()) return;
+      const std::function<void()> task = std::move(self->tasks.front());
+      self->tasks.pop_front();
+      self->running = true;
+      lock.unlock();
+      task();
+      lock.lock();
+      self->running = false;
+      self->changed.notify_all();
+    }
+  }
+
+  const int device;
+  std::mutex mutex;
+  std::condition_variable changed;
+  std::deque<std::function<void()>> tasks;
+  bool running = false;
+  bool closed = false;
+  std::shared_ptr<CUstream_st> self;
+};
+
+// The last record that was called, and the last one that ran.
+struct EventState {
+  std::mutex mutex;
+  std::condition_variable changed;
+  uint64_t called = 0;
+  uint64_t done = 0;
+  Clock::time_point at;
+
+  void wait(uint64_t record) {
+    std::unique_lock lock(mutex);
+    changed.wait(lock, [&] { return done >= record; });
+  }
+};
+struct CUevent_st {
+  std::shared_ptr<EventState> state = std::make_shared<EventState>();
+  bool timed = true;
+};
+
+namespace {
+
+cudaError_t queue(cudaStream_t stream, std::function<void()> task) {
+  if (stream == nullptr || stream->device != current_device) return cudaErrorInvalidResourceHandle;
+  if (const cudaError_t error = sticky()) return error;
+  stream->push(std::move(task));
+  return cudaSuccess;
+}
+
+// Bytes of host memory may lie anywhere; those of a device inside one allocation.
+bool in_range(const void* address, size_t bytes) {
+  if (!device_memory().contains(address)) return true;
+  size_t left = 0;
+  const emulated::Allocation found = device_memory().find(address, &left);
+  return found.type != cudaMemoryTypeUnregistered && bytes <= left;
+}
+
+}  // namespace
+
+namespace emulated {
+
+cudaError_t launch(const cudaLaunchConfig_t& config, std::function<void()> thread_of_kernel) {
+  const dim3& block = config.blockDim;
+  const dim3& grid = config.gridDim;
+  const uint64_t threads = uint64_t{block.x} * block.y * block.z;
+  const bool good = threads >= 1 && threads <= kMostThreads && grid.x >= 1 && grid.y >= 1 &&
+                    grid.z >= 1 && grid.x <= 0x7FFFFFFFu && grid.y <= 65535 && grid.z <= 65535 &&
+                    config.dynamicSmemBytes == 0;
+  if (!good) return cudaErrorInvalidConfiguration;
+  const int device = current_device;
+  return queue(config.stream, [config, device, body = std::move(thread_of_kernel)] {
+    if (sticky(device) != cudaSuccess) return;
+    bool illegal = false;
+    const std::string error = run_grid(config, body, illegal);
+    if (error.empty()) return;
+    set_fault(device, illegal ? cudaErrorIllegalAddress : cudaErrorLaunchFailure, error);
+  });
+}
+
+}  // namespace emulated
+
+extern "C" {
+
+const char* cudaGetErrorName(cudaError_t error) {
+  switch (error) {
+    case cudaSuccess:
+      return "cudaSuccess";
+    case cudaErrorMemoryAllocation:
+      return "cudaErrorMemoryAllocation";
+    case cudaErrorIllegalAddress:
+      return "cudaErrorIllegalAddress";
+    case cudaErrorLaunchFailure:
+      return "cudaErrorLaunchFailure";
+    default:
+      return "cudaError";
+  }
+}
+
+const char* cudaGetErrorString(cudaError_t error) {
+  if (error != cudaErrorIllegalAddress && error != cudaErrorLaunchFailure) {
+    return cudaGetErrorName(error);
+  }
+  thread_local std::string text;
+  Fault& fault = fault_of(current_device);
+  const std::lock_guard lock(fault.mutex);
+  text = fault.text;
+  return text.c_str();
+}
+
+cudaError_t cudaGetLastError() { return sticky(); }
+
+cudaError_t cudaGetDeviceCount(int* count) {
+  if (device_count() == 0) return cudaErrorInsufficientDriver;
+  handle_faults();
+  *count = device_count();
+  return cudaSuccess;
+}
+cudaError_t cudaGetDevice(int* device) {
+  *device = current_device;
+  return cudaSuccess;
+}
+cudaError_t cudaSetDevice(int device) {
+  if (device < 0 || device >= device_count()) return cudaErrorInvalidDevice;
+  current_device = device;
+  return cudaSuccess;
+}
+cudaError_t cudaDeviceReset() {
+  device_memory().release_all(current_device);
+  Fault& fault = fault_of(current_device);
+  const std::lock_guard lock(fault.mutex);
+  fault.error = cudaSuccess;
+  fault.text.clear();
+  return cudaSuccess;
+}
+cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int device) {
+  if (device < 0 || device >= device_count()) return cudaErrorInvalidDevice;
+  switch (attribute) {
+    case cudaDevAttrMultiProcessorCount:
+      *value = 4;
+      return cudaSuccess;
+    case cudaDevAttrL2CacheSize:
+      *value = 1 << 20;
+      return cudaSuccess;
+  }
+  return cudaErrorInvalidValue;
+}
+cudaError_t cudaGetDeviceProperties(cudaDeviceProp* out, int device) {
+  if (device < 0 || device >= device_count()) return cudaErrorInvalidDevice;
+  *out = {emulated::DeviceMemory::kTotal, 9};
+  return cudaSuccess;
+}
+cudaError_t cudaDeviceCanAccessPeer(int* can, int device, int peer) {
+  *can = device != peer ? 1 : 0;
+  return cudaSuccess;
+}
+cudaError_t cudaDeviceEnablePeerAccess(int peer, unsigned) {
+  return peer == current_device ? cudaErrorInvalidDevice : cudaSuccess;
+}
+cudaError_t cudaMemGetInfo(size_t* free, size_t* total) {
+  *total = emulated::DeviceMemory::kTotal;
+  *free = device_memory().free_bytes(current_device);
+  return sticky();
+}
+
+cudaError_t cudaMalloc(void** memory, size_t bytes) {
+  if (const cudaError_t error = sticky()) return error;
+  *memory = device_memory().allocate(bytes, cudaMemoryTypeDevice, current_device);
+  return *memory == nullptr ? cudaErrorMemoryAllocation : cudaSuccess;
+}
+cudaError_t cudaFree(void* memory) {
+  if (const cudaError_t error = sticky()) return error;
+  if (memory == nullptr) return cudaSuccess;
+  return device_memory().release(memory, cudaMemoryTypeDevice) ? cudaSuccess
+                                                               : cudaErrorInvalidValue;
+}
+cudaError_t cudaMallocAsync(void** memory, size_t bytes, cudaStream_t) {
+  return cudaMalloc(memory, bytes);
+}
+cudaError_t cudaFreeAsync(void* memory, cudaStream_t stream) {
+  return queue(stream, [memory] { device_memory().release(memory, cudaMemoryTypeDevice); });
+}
+cudaError_t cudaHostAlloc(void** memory, size_t bytes, unsigned) {
+  if (const cudaError_t error = sticky()) return error;
+  *memory = device_memory().allocate(bytes, cudaMemoryTypeHost, current_device);
+  return *memory == nullptr ? cudaErrorMemoryAllocation : cudaSuccess;
+}
+cudaError_t cudaFreeHost(void* memory) {
+  return device_memory().release(memory, cudaMemoryTypeHost) ? cudaSuccess : cudaErrorInvalidValue;
+}
+cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* out, const void* pointer) {
+  const emulated::Allocation found = device_memory().find(pointer);
+  *out = {found.type, found.device, const_cast<void*>(pointer), const_cast<void*>(pointer)};
+  return sticky();
+}
+
+cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind,
+                            cudaStream_t stream) {
+  if (!in_range(to, bytes) || !in_range(from, bytes)) return cudaErrorInvalidValue;
+  return queue(stream, [=] { std::memcpy(to, from, bytes); });
+}
+cudaError_t cudaMemsetAsync(void* to, int value, size_t bytes, cudaStream_t stream) {
+  // Not for the memory of a program that never told CUDA of it.
+  if (!device_memory().contains(to) || !in_range(to, bytes)) return cudaErrorInvalidValue;
+  return queue(stream, [=] { std::memset(to, value, bytes); });
+}
+
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) {
+  if (const cudaError_t error = sticky()) return error;
+  auto made = std::make_shared<CUstream_st>(current_device);
+  made->self = made;
+  std::thread(&CUstream_st::run, made).detach();
+  *stream = made.get();
+  return cudaSuccess;
+}
+cudaError_t cudaStreamDestroy(cudaStream_t stream) {
+  // Its work still runs to its end.
+  const std::shared_ptr<CUstream_st> last = std::move(stream->self);
+  last->close();
+  return cudaSuccess;
+}
+cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
+  stream->synchronize();
+  return sticky(stream->device);
+}
+cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
+  uint64_t record = 0;
+  {
+    const std::lock_guard lock(event->state->mutex);
+    record = event->state->called;
+  }
+  return queue(stream, [state = event->state, record] { state->wait(record); });
+}
+
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned flags) {
+  if (const cudaError_t error = sticky()) return error;
+  *event = new CUevent_st;
+  (*event)->timed = (flags & cudaEventDisableTiming) == 0;
+  return cudaSuccess;
+}
+cudaError_t cudaEventDestroy(cudaEvent_t event) {
+  delete event;
+  return cudaSuccess;
+}
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
+  uint64_t record = 0;
+  {
+    const std::lock_guard lock(event->state->mutex);
+    record = ++event->state->called;
+  }
+  return queue(stream, [state = event->state, record] {
+    const std::lock_guard lock(state->mutex);
+    state->done = record;
+    state->at = Clock::now();
+    state->changed.notify_all();
+  });
+}
+cudaError_t cudaEventQuery(cudaEvent_t event) {
+  if (const cudaError_t error = sticky()) return error;
+  const std::lock_guard lock(event->state->mutex);
+  return event->state->done == event->state->called ? cudaSuccess : cudaErrorNotReady;
+}
+cudaError_t cudaEventSynchronize(cudaEvent_t event) {
+  uint64_t record = 0;
+  {
+    const std::lock_guard lock(event->state->mutex);
+    record = event->state->called;
+  }
+  event->state->wait(record);
+  return sticky();
+}
+cudaError_t cudaEventElapsedTime(float* ms, cudaEvent_t start, cudaEvent_t end) {
+  if (!start->timed || !end->timed) return cudaErrorInvalidResourceHandle;
+  const std::scoped_lock lock(start->state->mutex);
+  const Clock::time_point from = start->state->at;
+  Clock::time_point to = from;
+  if (start != end) {
+    const std::lock_guard second(end->state->mutex);
+    to = end->state->at;
+  }
+  *ms = std::chrono::duration<float, std::milli>(to - from).count();
+  return cudaSuccess;
+}
+
+cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t function, void* data) {
+  return queue(stream, [=] { function(data); });
+}
+
+}  // extern "C"

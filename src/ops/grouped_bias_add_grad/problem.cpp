@@ -8,6 +8,7 @@
 #include <string>
 
 #include "base/checked.h"
+#include "base/config.h"
 #include "base/verbose.h"
 #include "kernels/cpu/target.h"
 #include "ops/grouped_bias_add_grad/groups.h"
@@ -233,14 +234,32 @@ Status parse(const Arguments& arguments, Launch& launch) {
   const Plan plan = make_plan(problem);
   const int spans = launch.book(plan.span_bytes);
   const int partials = launch.book(plan.partial_bytes);
-  launch.call([=, op = arguments.op](const Run& run) {
+  const auto addresses = [=](const Run& run) {
     Addresses at;
     at.dy = run.address(dy);
     at.ends = run.address(ends);
     at.dbias = run.address(dbias);
     at.spans = run.region(spans);
     at.partials = run.region(partials);
-    const BadEnd bad = run_cpu(problem, plan, at);
+    return at;
+  };
+  const char* const op = arguments.op;
+  if constexpr (config::kHasCuda) {
+    if (launch.on_cuda()) {
+      const auto run_it = [=](const Run& run) {
+        return run_cuda(problem, plan, addresses(run), run.record(), run.queue());
+      };
+      const auto explain = [=](const DeviceRecord& found, DataErrors& errors) {
+        const BadEnd bad{static_cast<BadEnd::Rule>(found.rule), found.numbers[0], found.numbers[1],
+                         found.numbers[2], found.numbers[3]};
+        report(errors, op, problem, bad);
+      };
+      launch.call_cuda({run_it, explain});
+      return kOk;
+    }
+  }
+  launch.call([=](const Run& run) {
+    const BadEnd bad = run_cpu(problem, plan, addresses(run));
     if (bad.rule != BadEnd::Rule::kNone) report(run.errors(), op, problem, bad);
   });
   return kOk;

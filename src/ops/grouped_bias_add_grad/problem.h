@@ -12,8 +12,10 @@
 #include <cstdint>
 
 #include "aclnn/acl_meta.h"
+#include "base/device_record.h"
 #include "base/status.h"
 #include "base/view.h"
+#include "kernels/cuda/queue.h"
 
 namespace aclgrad {
 class Launch;
@@ -78,6 +80,9 @@ struct BadEnd {
 
 // Writes every element of dbias; groups with bad ends sum the rows that lie between them.
 BadEnd run_cpu(const Problem& problem, const Plan& plan, const Addresses& at);
+// Leaves a bad end in `record`: rule, then position, value, end and least.
+CudaAnswer run_cuda(const Problem& problem, const Plan& plan, const Addresses& at,
+                    DeviceRecord* record, const CudaQueue& queue);
 
 // The arguments of phase one, as they came.
 struct Arguments {

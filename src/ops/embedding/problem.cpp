@@ -7,6 +7,7 @@
 #include <span>
 #include <string>
 
+#include "base/config.h"
 #include "base/verbose.h"
 #include "kernels/cpu/target.h"
 #include "ops/embedding/tree.h"
@@ -139,13 +140,28 @@ Status parse(const Arguments& arguments, Launch& launch) {
   }
   if (problem.rows == 0 || problem.cols == 0) return kOk;
 
-  const Plan plan = make_plan(problem);
-  launch.call([=](const Run& run) {
+  const auto addresses = [=](const Run& run) {
     Addresses at;
     at.table = run.address(table);
     at.indices = run.address(indices);
     at.y = run.address(y);
-    const BadIndex bad = run_cpu(problem, plan, at);
+    return at;
+  };
+  if constexpr (config::kHasCuda) {
+    if (launch.on_cuda()) {
+      const auto run_it = [=](const Run& run) {
+        return run_cuda(problem, addresses(run), run.record(), run.queue());
+      };
+      const auto explain = [=](const DeviceRecord& found, DataErrors& errors) {
+        report(errors, problem, {found.numbers[0], found.numbers[1]});
+      };
+      launch.call_cuda({run_it, explain});
+      return kOk;
+    }
+  }
+  const Plan plan = make_plan(problem);
+  launch.call([=](const Run& run) {
+    const BadIndex bad = run_cpu(problem, plan, addresses(run));
     if (bad.position >= 0) report(run.errors(), problem, bad);
   });
   return kOk;

@@ -12,8 +12,10 @@
 #include <cstdint>
 
 #include "aclnn/acl_meta.h"
+#include "base/device_record.h"
 #include "base/status.h"
 #include "base/view.h"
+#include "kernels/cuda/queue.h"
 
 namespace aclgrad {
 class Launch;
@@ -52,6 +54,9 @@ struct BadIndex {
 
 // Writes every row of y: zeros for a bad index.
 BadIndex run_cpu(const Problem& problem, const Plan& plan, const Addresses& at);
+// Leaves a bad index in `record`: position and value.
+CudaAnswer run_cuda(const Problem& problem, const Addresses& at, DeviceRecord* record,
+                    const CudaQueue& queue);
 
 // The arguments of phase one, as they came.
 struct Arguments {

@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "base/checked.h"
+#include "base/config.h"
 #include "base/verbose.h"
 #include "kernels/cpu/target.h"
 #include "ops/nsa_compress/chains.h"
@@ -187,14 +188,23 @@ Status parse(const Arguments& arguments, Launch& launch) {
   }
   if (in.y.numel() == 0) return kOk;
 
-  const Plan plan = make_plan(*problem);
-  launch.call([=, problem = std::shared_ptr<const Problem>(problem)](const Run& run) {
+  const auto addresses = [=](const Run& run) {
     Addresses at;
     at.x = run.address(x);
     at.w = run.address(w);
     at.y = run.address(y);
-    run_cpu(*problem, plan, at);
-  });
+    return at;
+  };
+  const std::shared_ptr<const Problem> placed = problem;
+  if constexpr (config::kHasCuda) {
+    if (launch.on_cuda()) {
+      launch.call_cuda(
+          {[=](const Run& run) { return run_cuda(*placed, addresses(run), run.queue()); }, {}});
+      return kOk;
+    }
+  }
+  const Plan plan = make_plan(*problem);
+  launch.call([=](const Run& run) { run_cpu(*placed, plan, addresses(run)); });
   return kOk;
 }
 

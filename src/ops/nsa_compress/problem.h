@@ -15,6 +15,7 @@
 #include "aclnn/acl_meta.h"
 #include "base/status.h"
 #include "base/view.h"
+#include "kernels/cuda/queue.h"
 
 namespace aclgrad {
 class Launch;
@@ -57,6 +58,7 @@ struct Addresses {
   void* y = nullptr;
 };
 void run_cpu(const Problem& problem, const Plan& plan, const Addresses& at);
+CudaAnswer run_cuda(const Problem& problem, const Addresses& at, const CudaQueue& queue);
 
 // The arguments of phase one, as they came.
 struct Arguments {

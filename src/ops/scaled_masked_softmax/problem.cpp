@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ops/scaled_masked_softmax/problem.h"
 
+#include "base/config.h"
 #include "base/verbose.h"
 #include "kernels/cpu/target.h"
 #include "ops/scaled_masked_softmax/tree.h"
@@ -97,14 +98,22 @@ Status parse(const Arguments& arguments, Launch& launch) {
   }
   if (in.y.numel() == 0) return kOk;
 
-  const Plan plan = make_plan(problem);
-  launch.call([=](const Run& run) {
+  const auto addresses = [=](const Run& run) {
     Addresses at;
     at.x = run.address(x);
     at.mask = run.address(mask);
     at.y = run.address(y);
-    run_cpu(problem, plan, at);
-  });
+    return at;
+  };
+  if constexpr (config::kHasCuda) {
+    if (launch.on_cuda()) {
+      launch.call_cuda(
+          {[=](const Run& run) { return run_cuda(problem, addresses(run), run.queue()); }, {}});
+      return kOk;
+    }
+  }
+  const Plan plan = make_plan(problem);
+  launch.call([=](const Run& run) { run_cpu(problem, plan, addresses(run)); });
   return kOk;
 }
 

@@ -15,6 +15,7 @@
 #include "base/status.h"
 #include "base/view.h"
 #include "kernels/cpu/attention_blocks.h"
+#include "kernels/cuda/queue.h"
 
 namespace aclgrad {
 class Launch;
@@ -40,6 +41,7 @@ struct Addresses {
   void* y = nullptr;
 };
 void run_cpu(const Problem& problem, const Plan& plan, const Addresses& at);
+CudaAnswer run_cuda(const Problem& problem, const Addresses& at, const CudaQueue& queue);
 
 // The arguments of phase one, as they came.
 struct Arguments {

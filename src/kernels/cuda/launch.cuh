@@ -24,7 +24,11 @@ constexpr int64_t blocks_for(int64_t pieces) { return pieces < kMostBlocks ? pie
 struct Geometry {
   int64_t blocks = 0;    // of at most kMostBlocks
   unsigned threads = 0;  // of a block
+  int64_t shared = 0;    // bytes that shared_memory() (shared.cuh) has
 };
+
+// Bytes of shared memory that a kernel has without asking for more.
+inline constexpr int64_t kUsualShared = int64_t{48} << 10;
 
 // Which device is current in this library's copy of CUDA's runtime is the thread's own affair; it
 // is the queue's afterwards.
@@ -43,7 +47,15 @@ cudaError_t launch(const CudaQueue& queue, const Geometry& geometry, void (*kern
   cudaLaunchConfig_t config{};
   config.gridDim = dim3(static_cast<unsigned>(geometry.blocks));
   config.blockDim = dim3(geometry.threads);
+  config.dynamicSmemBytes = static_cast<size_t>(geometry.shared);
   config.stream = static_cast<cudaStream_t>(queue.stream);
+  if (geometry.shared > kUsualShared) {
+    const cudaError_t error =
+        cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel),
+                             cudaFuncAttributeMaxDynamicSharedMemorySize,
+                             static_cast<int>(geometry.shared));
+    if (error != cudaSuccess) return error;
+  }
   return cudaLaunchKernelEx(&config, kernel, std::forward<Given>(given)...);
 }
 

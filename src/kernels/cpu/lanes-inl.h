@@ -35,10 +35,13 @@ using TagU16 = hn::Rebind<uint16_t, TagF32>;
 inline constexpr size_t kPartLanes = hn::MaxLanes(TagF32());
 inline constexpr size_t kParts = kLanes / kPartLanes;
 
-// The explicit constructor is for NEON, whose vector types are not aggregates inside arrays.
+// The explicit constructor is for NEON, whose vector types are not aggregates inside arrays. The
+// parts are mutable for g++ 12 alone, which keeps const objects of several registers in memory (its
+// scalar replacement of aggregates refuses to write to what is const): a fifth of the time of
+// LayerNorm's short rows went to stores that nobody read.
 struct F32x16 {
   HWY_INLINE F32x16() {}
-  VecF32 part[kParts];
+  mutable VecF32 part[kParts];
 };
 
 template <class Fn>

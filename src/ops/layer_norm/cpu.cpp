@@ -211,12 +211,17 @@ void slab(const Job& job, int64_t index) {
     to.count = static_cast<size_t>(std::min(group, end - row));
     to.x[0] = first_of<T>(job, row);
     to.y[0] = first_of_y(job, row);
-    for (size_t r = 1; r < to.count; ++r) {
-      const auto here = static_cast<int64_t>(r);
-      to.x[r] = job.x_rows.uniform() ? to.x[0] + here * job.x_rows.stride()
-                                     : first_of<T>(job, row + here);
-      to.y[r] = job.y_rows.uniform() ? static_cast<char*>(to.y[0]) + here * job.y_row_bytes
-                                     : first_of_y(job, row + here);
+    const auto count = static_cast<int64_t>(to.count);
+    if (job.x_rows.uniform() && job.y_rows.uniform()) {
+      for (int64_t r = 1; r < count; ++r) to.x[r] = to.x[0] + r * job.x_rows.stride();
+      for (int64_t r = 1; r < count; ++r) {
+        to.y[r] = static_cast<char*>(to.y[0]) + r * job.y_row_bytes;
+      }
+      return;
+    }
+    for (int64_t r = 1; r < count; ++r) {
+      to.x[r] = first_of<T>(job, row + r);
+      to.y[r] = first_of_y(job, row + r);
     }
   };
   locate(*rows, begin);

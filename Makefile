@@ -49,7 +49,7 @@ install:
 bench:
 	scripts/setup.sh build test
 	cmake --preset release
-	cmake --build --preset release --target aclgrad_bench aclgrad_small_calls
+	cmake --build --preset release --target aclgrad_bench aclgrad_small_calls aclgrad_cores
 	scripts/bench.sh $(PROBLEMS)
 
 bench-sweep:

@@ -12,6 +12,7 @@
 #include <cstring>
 #include <utility>
 
+#include "base/checked.h"
 #include "base/half.h"
 #include "kernels/cpu/parallel.h"
 #include "kernels/cpu/rows.h"
@@ -19,10 +20,17 @@
 
 namespace aclgrad::embedding_dense_backward {
 
-// A block of 16384 positions takes about 20 us a pass; more than 256 blocks would only make the
-// histograms grow.
-inline constexpr int64_t kSortBlock = 16384;
+// Positions of a block: 16 blocks while that leaves them 4096 to 16384, which take 5 to 20 us a
+// pass; more than 256 would only make the histograms grow.
+inline constexpr int64_t kLeastSortBlock = 4096;
+inline constexpr int64_t kMostSortBlock = 16384;
+inline constexpr int64_t kFewSortBlocks = 16;
 inline constexpr int64_t kMaxSortBlocks = 256;
+constexpr int64_t sort_block(int64_t positions) {
+  const int64_t few =
+      std::clamp(ceil_div(positions, kFewSortBlocks), kLeastSortBlock, kMostSortBlock);
+  return std::max(few, ceil_div(positions, kMaxSortBlocks));
+}
 // 2048 counters of 4 bytes stay in the L1 cache.
 inline constexpr int kMaxDigitBits = 11;
 // Up to here the scratch of the sort (12 KB) comes from the stack and no workspace is asked for.

@@ -135,7 +135,7 @@ Plan make_plan(const Problem& problem) {
   const auto bits = static_cast<int>(std::bit_width(static_cast<uint64_t>(problem.table_rows)));
   plan.passes = (bits + kMaxDigitBits - 1) / kMaxDigitBits;
   plan.digit_bits = (bits + plan.passes - 1) / plan.passes;
-  plan.sort_block = std::max(kSortBlock, ceil_div(problem.rows, kMaxSortBlocks));
+  plan.sort_block = sort_block(problem.rows);
   plan.sort_blocks = std::max(int64_t{1}, ceil_div(problem.rows, plan.sort_block));
   const auto size = [](const View& view) { return static_cast<int64_t>(dtype_size(view.dtype)); };
   const int64_t bytes = problem.rows * problem.cols * size(problem.dy) +

@@ -150,7 +150,8 @@ void fill_with_every_size(Problem& problem, uint64_t seed) {
     const double size = random.pick(sizes);
     const bool constant = random.chance(0.1), pairs = random.chance(0.1);
     for (size_t c = 0; c < cols; ++c) {
-      double value = random.normal() * (random.chance(0.02) ? random.pick(sizes) : size);
+      const double scale = random.chance(0.02) ? random.pick(sizes) : size;
+      double value = random.normal() * scale;
       if (random.chance(0.1)) value = 0.0;
       if (constant) value = size;
       x.push_back(pairs && c % 2 == 1 ? -x.back() : value);  // a mean of exactly 0

@@ -60,7 +60,10 @@ std::vector<std::string> in_dtypes(const std::vector<std::string>& dtypes,
                                    const std::vector<std::string>& shapes) {
   std::vector<std::string> out;
   for (const std::string& shape : shapes) {
-    for (const std::string& dtype : dtypes) out.push_back(dtype + "/" + shape);
+    for (const std::string& dtype : dtypes) {
+      out.push_back(dtype);
+      out.back().append("/").append(shape);
+    }
   }
   return out;
 }

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <fstream>
 #include <stdexcept>
 #include <string>
@@ -63,7 +64,8 @@ double median_of(const std::vector<double>& seconds) { return spread_of(seconds)
 Spread spread_of(std::vector<double> seconds) {
   std::sort(seconds.begin(), seconds.end());
   const auto at = [&](double part) {
-    return seconds[static_cast<size_t>(part * static_cast<double>(seconds.size() - 1) + 0.5)];
+    return seconds[static_cast<size_t>(
+        std::lround(part * static_cast<double>(seconds.size() - 1)))];
   };
   return {at(0.5), at(0.2), at(0.8)};
 }

@@ -7,7 +7,8 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 folder=$1
 shift
 if [[ $# -eq 0 ]]; then
-  mapfile -t files < <(git ls-files 'src/*.cpp' 'tests/*.cpp' 'bench/*.cpp')
+  # Rivals are compiled by scripts/rivals.sh, against what may not be installed.
+  mapfile -t files < <(git ls-files 'src/*.cpp' 'tests/*.cpp' 'bench/*.cpp' ':!bench/rivals')
   set -- "${files[@]}"
 fi
 printf '%s\0' "$@" |

@@ -173,7 +173,7 @@ Outcome run_slice(const PlainRows& dy, const PlainRows& y, const PlainRows& mask
                   const PlainRows& out, int64_t first, int64_t count) {
   aclTensor* tensors[] = {dy.slice(first, count), y.slice(first, count), mask.slice(first, count),
                           out.slice(0, count)};
-  const Outcome outcome = run(
+  Outcome outcome = run(
       [&](uint64_t* size, aclOpExecutor** executor) {
         return aclnnScaledMaskedSoftmaxBackwardGetWorkspaceSize(
             tensors[0], tensors[1], tensors[2], 0.3, false, tensors[3], size, executor);

@@ -121,7 +121,7 @@ void visit_tile(const Job& job, const Group& group, int64_t slab, int64_t head, 
     hwy::Prefetch(piece.dy + group.begin * piece.dy_window + piece.dy_window + c);
   }
   visit_tokens_of(windows, piece, scratch,
-                  RowsAhead<T>{piece.x + kGroup * piece.x_token, piece.x_token, row});
+                  RowsAhead<T>{piece.x + kGroup * piece.x_token, piece.x_token, kGroup, row});
   const int64_t first = group.begin * job.problem.step + group.inside;
   for (int64_t h = 0; h < heads; ++h) {
     add_chains(job, slab, head + h, first, windows,

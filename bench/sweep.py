@@ -41,6 +41,8 @@ def embedding(cols, dtype):
 
 
 def softmax(cols, dtype, tensors):
+    if tensors == 2 and cols == 1:
+        return None  # forward: 1 whatever x is; no neighbour of anything
     return f"1x4x{max(1, rows_for(cols, dtype, tensors) // 4)}x{cols}"
 
 
@@ -82,7 +84,7 @@ def families(operators):
         for group in groups:
             lengths = [n for n in group if step <= n <= most]
             if not operators or op in operators:
-                yield [(n, f"{op}/{dtype}/{shape(n, dtype)}") for n in lengths]
+                yield [(n, f"{op}/{dtype}/{shape(n, dtype)}") for n in lengths if shape(n, dtype)]
 
 
 def measure(program, problems, folder):

@@ -3,6 +3,7 @@
 // kernel's ways (slabs, wide rows, views, FP64) is tested on every instruction set.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <optional>
@@ -236,6 +237,21 @@ TEST(LayerNorm, LargeOutputsHaveTheBitsOfSmallOnes) {
     expect_bits_of_single_rows(dtype, 2501, 8224, Arrangement::kContiguous);
     expect_bits_of_single_rows(dtype, 400001, 48, Arrangement::kContiguous);
   }
+}
+
+// FP32 rows that share lines, beyond the cache; two of them are not ordinary.
+TEST(LayerNorm, LargeRowsThatAreNotWholeLines) {
+  Options options = all_of(ACL_FLOAT);
+  options.out = Arrangement::kOffset;
+  Problem problem({20003, 259}, options);
+  std::vector<double> x = problem.x.values();
+  x[size_t{1000} * 259 + 7] = std::numeric_limits<double>::quiet_NaN();
+  std::fill_n(x.begin() + 1001 * 259, 259, 3e38);
+  problem.x.fill(x);
+  for_each_target([&](const std::string& target) {
+    SCOPED_TRACE(target);
+    problem.run_and_check();
+  });
 }
 
 TEST(LayerNorm, EveryDtypeCombination) {

@@ -52,8 +52,16 @@ inline const std::vector<std::vector<int64_t>>& equal_cases() {
   static const std::vector<std::vector<int64_t>> cases = {
       {1, 1, 1},     {10, 100, 30}, {300, 3, 8},   {3, 9000, 17}, {5, 1, 256}, {2, 600, 300},
       {40, 16, 511}, {7, 257, 260}, {1, 2, 40000}, {50, 1, 1},    {33, 5, 1},  {40, 16, 1},
-      {700, 17, 1},  {70, 256, 1},  {20, 257, 1},  {6000, 3, 1}};
+      {700, 17, 1},  {70, 256, 1},  {20, 257, 1},  {6000, 3, 1},  {90, 1, 7},  {400, 9, 1}};
   return cases;
+}
+
+// Rows of equal groups of narrow rows: around one vector, four (few rows), one chain and several,
+// for each number of rows in a vector that there is.
+inline const std::vector<int64_t>& narrow_rows() {
+  static const std::vector<int64_t> rows = {1,  2,  3,  4,  5,  7,  8,   9,   16,  17,
+                                            31, 32, 33, 63, 64, 65, 129, 256, 257, 600};
+  return rows;
 }
 
 // Shapes of mixture-of-experts models (rows x cols -g groups; "giant": all rows in one of the

@@ -11,6 +11,7 @@
 #include "kernels/cpu/lane_count.h"
 #include "kernels/cpu/parallel.h"
 #include "ops/grouped_bias_add_grad/groups.h"
+#include "ops/grouped_bias_add_grad/job.h"
 #include "ops/grouped_bias_add_grad/problem.h"
 #include "ops/grouped_bias_add_grad/tree.h"
 
@@ -21,7 +22,7 @@
 #include "kernels/cpu/lanes-inl.h"
 #include "kernels/cpu/sums-inl.h"
 #include "ops/grouped_bias_add_grad/chains-inl.h"
-#include "ops/grouped_bias_add_grad/columns-inl.h"
+#include "ops/grouped_bias_add_grad/narrow_groups-inl.h"
 
 #ifndef ACLGRAD_OPS_GROUPED_BIAS_ADD_GRAD_CPU_SHARED_
 #define ACLGRAD_OPS_GROUPED_BIAS_ADD_GRAD_CPU_SHARED_
@@ -34,21 +35,6 @@ constexpr int64_t kMostJoinCols = 512;
 
 // Totals that one task joins: about 20 us of work.
 constexpr int64_t kJoinTask = 32768;
-
-// One run as the kernels see it.
-struct Job {
-  const Problem& problem;
-  const Plan& plan;
-  const Addresses& at;
-  const Groups& groups;
-  bool dense;           // rows follow each other without gaps
-  bool streaming;       // dbias does not fit the cache
-  bool single_columns;  // equal groups of one column and one block without gaps: columns-inl.h
-
-  double* partial(int64_t slot) const {
-    return static_cast<double*>(at.partials) + slot * problem.cols;
-  }
-};
 
 // How joining the blocks of a wave is shared: ranges of columns, times parts of the groups.
 struct JoinCut {
@@ -194,17 +180,6 @@ void sum_long_rows(const Job& job, const Block<T>& block, int64_t begin, int64_t
   finish(job, block, totals, begin, end);
 }
 
-// Copies `rows` short rows one after the other; elements up to `padded` become 0.
-template <class T>
-void gather(const T* from, int64_t stride, int64_t rows, int64_t cols, int64_t padded, T* to) {
-  for (int64_t row = 0; row < rows; ++row) {
-    const T* source = from + row * stride;
-    T* target = to + row * cols;
-    for (int64_t col = 0; col < cols; ++col) target[col] = source[col];
-  }
-  std::fill(to + rows * cols, to + padded, T{});
-}
-
 // The totals of a block's wide rows, where rows follow each other without gaps. An incomplete wide
 // row at the end is read from a copy.
 template <class T>
@@ -276,33 +251,10 @@ void add_scattered_rows(const Job& job, const Block<T>& block, double* totals) {
   }
 }
 
-// A block of a single column without gaps, its wide rows as long as a vector: the same sums without
-// memory for totals ([65536, 256, 1] in FP32: 1.5 times as fast).
-template <class T>
-void sum_column(const Job& job, const Block<T>& block) {
-  alignas(64) double totals[kLanes] = {};
-  const int64_t complete = block.rows / kVector;
-  const auto rest = static_cast<size_t>(block.rows % kVector);
-  const int64_t wide_rows = complete + (rest > 0 ? 1 : 0);
-  const auto load = [&](int64_t wide) HWY_ATTR {
-    const T* from = block.first + wide * kVector;
-    return wide < complete ? load16(from) : load_first(from, rest);
-  };
-  for (int64_t wide = 0; wide < wide_rows;) {
-    const int64_t chain_end = std::min(wide_rows, wide + kChainRows);
-    F32x16 sum = load(wide);
-    for (++wide; wide < chain_end; ++wide) sum = add(sum, load(wide));
-    add_to(totals, sum);
-  }
-  const double total = join16(totals);
-  finish(job, block, &total, 0, 1);
-}
-
 // A block of short rows. Whichever way they are read, the same numbers are added in the same order.
 template <class T>
 void sum_short_rows(const Job& job, const Block<T>& block) {
   const int64_t cols = job.problem.cols;
-  if (cols == 1 && job.dense && block.fold == kVector) return sum_column(job, block);
   const bool spaced = !job.dense && cols >= kVector;
   const int64_t pitch = spaced ? round_up(cols, kVector) : cols;
   const int64_t fold = std::min(block.fold, block.rows);  // the last block of a group may be short
@@ -324,39 +276,6 @@ void sum_short_rows(const Job& job, const Block<T>& block) {
   finish(job, block, totals, 0, cols);
 }
 
-// Rows of a span after which sixteen elements still lie in dy, where rows and groups follow each
-// other without gaps.
-inline int64_t readable_rows(const Job& job, int64_t group, const Span& span) {
-  const Problem& problem = job.problem;
-  if (!job.dense) return 0;
-  const int64_t rows_in_all = problem.has_ends() ? problem.rows : problem.groups * problem.rows;
-  const int64_t row = problem.has_ends() ? span.first : group * problem.rows;
-  if (!problem.has_ends() && problem.group_stride() != problem.rows * problem.cols) return 0;
-  return rows_in_all - row - 1 - ceil_div(kVector, problem.cols);
-}
-
-// sum_columns() of as many of the equal groups [group, last) that begin before `to` as there are by
-// sixteen. Returns the first group that is left.
-template <class T>
-int64_t sum_column_groups(const Job& job, int64_t group, int64_t last, int64_t to) {
-  const int64_t rows = job.problem.rows;
-  const int64_t stride = job.problem.dbias.strides[0];
-  const auto* dy = static_cast<const T*>(job.at.dy);
-  auto* dbias = static_cast<T*>(job.at.dbias);
-  for (; group + kTogether <= last && job.groups[group + kTogether - 1].start < to;
-       group += kTogether) {
-    const F32x16 sums = sum_columns(dy + group * rows, rows);
-    if (stride == 1) {
-      store16(sums, dbias + group);
-      continue;
-    }
-    T each[kTogether];
-    store16(sums, each);
-    for (int64_t i = 0; i < kTogether; ++i) dbias[(group + i) * stride] = each[i];
-  }
-  return group;
-}
-
 // What begins in stretch `stretch` of the wave [first, last), columns [begin, end).
 template <class T>
 void sum_stretch(const Job& job, int64_t first, int64_t last, int64_t stretch, int64_t begin,
@@ -368,9 +287,10 @@ void sum_stretch(const Job& job, int64_t first, int64_t last, int64_t stretch, i
   const auto* dy = static_cast<const T*>(job.at.dy);
   auto* dbias = static_cast<T*>(job.at.dbias);
   int64_t group = job.groups.at(from, first, last);
-  if (job.single_columns) {
-    if (job.groups[group].start < from) ++group;  // begins in an earlier stretch
-    group = sum_column_groups<T>(job, group, last, to);
+  if (is_narrow(problem.cols)) {
+    sum_narrow_stretch<T>(job, group, last, from, to);
+    if (job.streaming) hwy::FlushStream();
+    return;
   }
   for (; group < last; ++group) {
     const Span span = job.groups[group];
@@ -384,7 +304,9 @@ void sum_stretch(const Job& job, int64_t first, int64_t last, int64_t stretch, i
         block.first += group * problem.group_stride() + span.first * problem.row_stride();
       }
       block.out = dbias + group * problem.dbias.strides[0];
-      write_small(job, block, readable_rows(job, group, span));
+      // Rows after which sixteen elements may be read whatever the column.
+      const int64_t rows = readable(job, group, span, 0) / problem.cols;
+      write_small(job, block, rows - 1 - ceil_div(kVector, problem.cols));
       continue;
     }
     const int64_t blocks = blocks_of(span, plan);
@@ -491,15 +413,14 @@ BadEnd run_cpu(const Problem& problem, const Plan& plan, const Addresses& at) {
   const Groups groups(problem, plan, problem.has_ends() ? spans : nullptr);
   const auto element = static_cast<int64_t>(dtype_size(problem.dbias.dtype));
   const bool dense = problem.row_stride() == problem.cols;
-  const bool equal = !problem.has_ends();
-  const Job job{problem,
-                plan,
-                at,
-                groups,
-                dense,
-                outputs_should_stream(problem.groups * problem.cols * element),
-                dense && equal && problem.cols == 1 && problem.rows > 0 &&
-                    problem.rows <= kColumnRows && problem.group_stride() == problem.rows};
+  const Job job{
+      problem,
+      plan,
+      at,
+      groups,
+      dense,
+      dense && (problem.has_ends() || problem.group_stride() == problem.rows * problem.cols),
+      outputs_should_stream(problem.groups * problem.cols * element)};
   switch (problem.dy.dtype) {
     case ACL_FLOAT16:
       HWY_DYNAMIC_DISPATCH(run_f16)(job);

@@ -187,6 +187,10 @@ HWY_INLINE void sum_block(const T* from, const NarrowRows& block, bool open, dou
 // `lanes` itself. Eight doubles behind them are overwritten.
 HWY_INLINE void join_totals(double* lanes, int64_t count, int64_t cols, double* out) {
   constexpr int64_t kEight = kTogether / 2;
+  if (narrow_fold(cols) == 1) {
+    for (int64_t i = 0; i < count; ++i) std::copy_n(lanes + i * kTogether, cols, out + i * cols);
+    return;
+  }
   if (cols == 1) {
     // Of each, lanes i and i + 8 are joined here, the other eight over eight groups at once.
     for (int64_t i = 0; i < count; ++i) {

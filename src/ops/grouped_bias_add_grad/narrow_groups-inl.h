@@ -87,7 +87,7 @@ template <class T>
 void sum_narrow_groups(const Job& job, NarrowGroups<T> groups, const NarrowRows& of_each,
                        float* sums) {
   if (has_few_rows(of_each.rows, of_each.cols)) {
-    alignas(64) T copies[(4 * kTogether + 1) * kTogether];
+    alignas(64) T copies[(kChain * kLanes + 1) * kLanes];
     if (!job.dense) gather_groups(job, of_each.rows, groups, copies);
     return sum_few_rows(groups, of_each, sums);
   }
@@ -104,25 +104,6 @@ void sum_narrow_groups(const Job& job, NarrowGroups<T> groups, const NarrowRows&
   }
 }
 
-// Groups of one row each, without gaps: they are their sums.
-template <class T>
-void write_single_rows(const Job& job, const T* from, int64_t group, int64_t count) {
-  const int64_t elements = count * job.problem.cols;
-  T* out = static_cast<T*>(job.at.dbias) + group * job.problem.cols;
-  for (int64_t at = 0; at < elements; at += kVector) {
-    if (at + kVector > elements) {
-      const auto rest = static_cast<size_t>(elements - at);
-      return store_first(add(load_first(from + at, rest), zero16()), out + at, rest);
-    }
-    const F32x16 sum = add(load16(from + at), zero16());  // -0 becomes +0
-    if (job.streaming && can_stream(out + at)) {
-      stream16(sum, out + at);
-    } else {
-      store16(sum, out + at);
-    }
-  }
-}
-
 // `count` groups of one block each, from `group` on.
 template <class T>
 void write_narrow_groups(const Job& job, int64_t group, const Span& span, int64_t count) {
@@ -131,14 +112,11 @@ void write_narrow_groups(const Job& job, int64_t group, const Span& span, int64_
   const int64_t pitch = problem.group_stride();
   const auto* from = static_cast<const T*>(job.at.dy);
   if (span.rows > 0) from += group * pitch + span.first * problem.row_stride();
-  if (span.rows == 1 && job.contiguous && problem.dbias.strides[0] == problem.cols) {
-    return write_single_rows(job, from, group, count);
-  }
   const bool tiny = job.contiguous && problem.cols == 1 && span.rows > 1 &&
                     span.rows <= static_cast<int64_t>(kLanes);
   const int64_t left = readable(job, group, span, 0);
   const int64_t elements = span.rows * problem.cols;
-  alignas(64) float sums[kTogether * kTogether];
+  alignas(64) float sums[(kTogether + 1) * kTogether];
   for (int64_t done = 0; done < count;) {
     const int64_t behind = left - done * elements - kVector;
     NarrowGroups<T> part{from + done * pitch, pitch, 0, false};

@@ -246,7 +246,7 @@ TEST(GroupedBiasAddGrad, EveryStridedViewGivesTheSameBits) {
 // Sixteen groups and more at a time where all lie behind each other, one by one with groupIdx; a
 // multiple of sixteen, and a few.
 TEST(GroupedBiasAddGrad, NarrowRowsGiveTheSameBitsInEqualAndNamedGroups) {
-  for (const int64_t cols : {1, 2, 3, 4, 5, 6, 7, 8}) {
+  for (const int64_t cols : {1, 2, 3, 4, 5, 6, 7, 8, 9, 15, 16}) {
     for (const int64_t rows : grouped_bias_add_grad::narrow_rows()) {
       const int64_t groups = rows <= 16 ? 293 : 37;
       const aclDataType dtype = kFloats[static_cast<size_t>((rows + cols) % 3)];
@@ -264,7 +264,7 @@ TEST(GroupedBiasAddGrad, NarrowRowsGiveTheSameBitsInEqualAndNamedGroups) {
 }
 
 TEST(GroupedBiasAddGrad, NarrowRowsGiveTheSameBitsInEveryView) {
-  for (const int64_t cols : {1, 2, 3, 7, 8}) {
+  for (const int64_t cols : {1, 2, 3, 7, 8, 13}) {
     for (const int64_t rows : {1, 5, 16, 17, 40, 129, 300}) {
       const aclDataType dtype = kFloats[static_cast<size_t>((rows + cols) % 3)];
       const Dims dims = {37, rows, cols};
@@ -293,7 +293,7 @@ TEST(GroupedBiasAddGrad, NarrowRowsGiveTheSameBitsInEveryView) {
 // Lanes of a vector belong to several groups, or to none.
 TEST(GroupedBiasAddGrad, NanOfANarrowGroupStaysInItsColumnsAndRows) {
   const double nan = std::numeric_limits<double>::quiet_NaN();
-  for (const int64_t cols : {1, 2, 3, 4, 5, 6, 7, 8}) {
+  for (const int64_t cols : {1, 2, 3, 4, 5, 6, 7, 8, 9, 15, 16}) {
     for (const int64_t rows : grouped_bias_add_grad::narrow_rows()) {
       constexpr int64_t kGroups = 160;
       Problem problem({kGroups, rows, cols}, in_dtype(ACL_BF16));
@@ -316,7 +316,7 @@ TEST(GroupedBiasAddGrad, NanOfANarrowGroupStaysInItsColumnsAndRows) {
 }
 
 TEST(GroupedBiasAddGrad, NarrowGroupsOfConstantsHoldTheToleranceAndHaveNoNegativeZero) {
-  for (const int64_t cols : {1, 2, 3, 8}) {
+  for (const int64_t cols : {1, 2, 3, 8, 9}) {
     for (const int64_t rows : grouped_bias_add_grad::narrow_rows()) {
       Problem problem({150, rows, cols}, Options());
       problem.dy.fill_constant(0.1);

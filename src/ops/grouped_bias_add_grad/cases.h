@@ -70,7 +70,8 @@ inline const std::vector<int64_t>& narrow_rows() {
 inline const std::vector<std::string>& bench_shapes() {
   static const std::vector<std::string> shapes = {
       "32768x2880-g1", "32768x2880-g32", "32768x2880-g2048", "32768x2880-g2048-giant",
-      "32x1024x2880",  "13000x7168-g32", "4000000x24-g32",   "90000000x1-g32"};
+      "32x1024x2880",  "13000x7168-g32", "4000000x24-g32",   "90000000x1-g32",
+      "1000000x17x1",  "65536x512x1",    "200000x64x2"};
   return shapes;
 }
 

@@ -34,10 +34,10 @@ using namespace aclgrad::HWY_NAMESPACE;
 constexpr auto kTogether = static_cast<int64_t>(kLanes);
 constexpr int64_t kTinyTogether = 8 * kTogether;
 
-// What is fetched into L2 while a vector is added: where groups are of several chains, the loads of
-// two loops take turns and the hardware does not see that they follow each other (FP32 on one Zen 4
-// core, [24285, 700, 1] 5.1 ms without, 2.4 with 1 KiB, 2.5 with 4 KiB and 3.2 with 8 KiB; fetching
-// into L1 3.3).
+// What is fetched into L2 while a vector is added, in groups of several chains only: the loads of
+// two loops take turns there and the hardware does not see that they follow each other (FP32 on one
+// Zen 4 core, [24285, 700, 1] 5.1 ms without, 2.4 with 1 KiB, 2.5 with 4 KiB and 3.2 with 8 KiB;
+// fetching into L1 3.3).
 constexpr int64_t kAheadBytes = 1024;
 
 // `rows` rows, one chain at most, as vectors: complete ones, and elements of one more.
@@ -79,14 +79,14 @@ struct NarrowGroups {
 
 // The sum of vectors. Lanes from `step` on hold anything. Where they are not `open`, no element is
 // read that does not belong to them.
-template <class T>
+template <bool kAhead = false, class T>
 HWY_INLINE F32x16 sum_vectors(const T* from, const Vectors& vectors, bool open) {
   F32x16 sum = zero16();  // so that a sum of nothing but -0 is +0
   const T* const end = from + vectors.complete * vectors.step;
   if (open) {
     for (; from != end; from += vectors.step) {
       sum = add(sum, load16(from));
-      __builtin_prefetch(reinterpret_cast<const char*>(from) + kAheadBytes, 0, 2);
+      if (kAhead) __builtin_prefetch(reinterpret_cast<const char*>(from) + kAheadBytes, 0, 2);
     }
     if (vectors.rest > 0) sum = add(sum, keep_first(load16(from), vectors.rest));
   } else {
@@ -117,7 +117,7 @@ HWY_INLINE void join_levels(float* lanes, const int64_t count, int64_t cols, int
 
 // At most sixteen groups of few rows: sums [count, cols] to out.
 template <class T>
-void sum_few_rows(const NarrowGroups<T>& groups, const NarrowRows& of_each, float* out) {
+void sum_few_rows(const NarrowGroups<T> groups, const NarrowRows& of_each, float* out) {
   alignas(64) float lanes[(kTogether + 1) * kTogether];
   std::fill(lanes + groups.count * kTogether, std::end(lanes), 0.0f);
   const int64_t rows = of_each.rows;
@@ -138,10 +138,11 @@ void sum_few_rows(const NarrowGroups<T>& groups, const NarrowRows& of_each, floa
     });
     return join_levels(lanes, groups.count, cols, half / 2, out);
   }
+  const Vectors vectors = of_each.last;  // a copy, which stores of vectors cannot change
   if (groups.open) {
-    fill([&](const T* from) HWY_ATTR { return sum_vectors(from, of_each.last, true); });
+    fill([=](const T* from) HWY_ATTR { return sum_vectors(from, vectors, true); });
   } else {
-    fill([&](const T* from) HWY_ATTR { return sum_vectors(from, of_each.last, false); });
+    fill([=](const T* from) HWY_ATTR { return sum_vectors(from, vectors, false); });
   }
   if (cols > 1) return join_levels(lanes, groups.count, cols, half, out);
   store_raw(lane_sums(lanes), out);
@@ -171,15 +172,16 @@ void sum_tiny_columns(const NarrowGroups<T>& groups, int64_t rows, float* out) {
 // The totals of one block, lane by lane, to lanes[0..16).
 template <class T>
 HWY_INLINE void sum_block(const T* from, const NarrowRows& block, bool open, double* lanes) {
-  if (block.chains_before == 0) return set_to(lanes, sum_vectors(from, block.last, open));
+  const Vectors last = block.last;
+  if (block.chains_before == 0) return set_to(lanes, sum_vectors(from, last, open));
   alignas(64) double totals[kLanes] = {};
   const int64_t chain = block.chain * block.cols;
   const bool last_is_long = block.last.complete > 1;
   for (int64_t i = 1; i < block.chains_before; ++i, from += chain) {
-    add_to(totals, sum_vectors(from, block.full, true));
+    add_to(totals, sum_vectors<true>(from, block.full, true));
   }
-  add_to(totals, sum_vectors(from, block.full, open || last_is_long));
-  add_to(totals, sum_vectors(from + chain, block.last, open));
+  add_to(totals, sum_vectors<true>(from, block.full, open || last_is_long));
+  add_to(totals, sum_vectors<true>(from + chain, block.last, open));
   std::copy_n(totals, kLanes, lanes);
 }
 

@@ -30,6 +30,9 @@ constexpr int64_t kTask = 131072;
 constexpr int64_t kEnoughTasks = 64;
 constexpr int64_t kLeastCols = 512;
 
+// What a group of narrow rows costs besides these, in rows.
+constexpr int64_t kNarrowGroup = 4;
+
 // Everything phase one reads of the arguments.
 struct Inputs {
   Operand dy, ends, dbias;
@@ -181,7 +184,7 @@ Plan make_plan(const Problem& problem) {
   const int64_t cols = problem.cols;
   plan.most_folded = most_folded_rows(cols, static_cast<int64_t>(dtype_size(problem.dy.dtype)));
   plan.block_rows = block_rows(plan.most_folded);
-  plan.group_cost = 4 + kLeastCols / cols;
+  plan.group_cost = is_narrow(cols) ? kNarrowGroup : 4 + kLeastCols / cols;
   const int64_t rows = problem.has_ends() ? problem.rows : problem.groups * problem.rows;
   // The cap keeps the sum in range for shapes that no memory holds.
   const int64_t line = rows + std::min(problem.groups, int64_t{1} << 32) * plan.group_cost;

@@ -76,12 +76,29 @@ int64_t reserve(LaunchState& state, int64_t bytes) {
   return place;
 }
 
+// Number by number, which is less than the whole view; and loads that straddled stores of numbers
+// would wait for them.
+void copy_dims(int rank, const std::array<int64_t, kMaxRank>& dims,
+               const std::array<int64_t, kMaxRank>& strides, View& to) {
+  to.rank = rank;
+  for (size_t i = 0; i < static_cast<size_t>(rank); ++i) {
+    to.dims[i] = dims[i];
+    to.strides[i] = strides[i];
+  }
+}
+
+// The view that the kernel gets.
+void copy_view(const PlannedOperand& planned, View& to) {
+  if (planned.packed) {
+    to = contiguous_view(planned.view.dtype, planned.view.rank, planned.view.dims);
+    return;
+  }
+  to.dtype = planned.view.dtype;
+  copy_dims(planned.view.rank, planned.view.dims, planned.view.strides, to);
+}
+
 void plan_views(PlannedOperand& planned, const Operand& operand, Layout layout) {
-  // Member by member, here and in aclgrad_launch_view: copied whole, the loads there would straddle
-  // the stores here and wait for them.
-  planned.view.rank = operand.kept_dims();
-  planned.view.dims = operand.dims;
-  planned.view.strides = operand.strides;
+  copy_dims(operand.kept_dims(), operand.dims, operand.strides, planned.view);
   planned.elements = planned.view.numel();
   if (planned.elements == 0) return;
   planned.touched = planned.role == Role::kInput || planned.role == Role::kOutput;
@@ -119,7 +136,8 @@ Status finish_plan(LaunchState& state) {
     bases[i] = operand.touched ? operand.data : nullptr;
     some = some || bases[i] != nullptr;
     all = all && (bases[i] != nullptr || !operand.touched);
-    operand.packed = operand.packed && state.call != nullptr;  // nothing runs: nothing is copied
+    operand.packed =
+        operand.packed && state.call.run != nullptr;  // nothing runs: nothing is copied
     if (!operand.touched || !operand.packed) continue;
     operand.packed_at =
         reserve(state, operand.elements * static_cast<int64_t>(dtype_size(operand.view.dtype)));
@@ -152,7 +170,7 @@ void LaunchState::release() noexcept {
       references.fetch_sub(1, std::memory_order_acq_rel) != 1) {
     return;
   }
-  call = nullptr;
+  end_call();
   if (!keep_spare(this)) delete this;
 }
 
@@ -176,7 +194,8 @@ LaunchState* take_launch_state(const char* op) {
 
 extern "C" {
 
-int aclgrad_launch_operand(LaunchState& state, const Operand& operand, Layout layout, Role role) {
+int aclgrad_launch_operand(LaunchState& state, const Operand& operand, Layout layout, Role role,
+                           View* view) {
   if (state.operand_count == kMaxOperands) throw std::length_error("too many operands");
   PlannedOperand& planned = state.operands[state.operand_count];
   planned.name = operand.name;
@@ -193,6 +212,7 @@ int aclgrad_launch_operand(LaunchState& state, const Operand& operand, Layout la
   planned.view.rank = 0;
   const bool used = role == Role::kInput || role == Role::kOutput;
   if (operand.given() && used) plan_views(planned, operand, layout);
+  if (operand.given() && view != nullptr) copy_view(planned, *view);
   return static_cast<int>(state.operand_count++);
 }
 
@@ -204,15 +224,8 @@ void aclgrad_launch_allow_in_place(LaunchState& state, int output, int input) {
 }
 
 View aclgrad_launch_view(const LaunchState& state, int operand) {
-  const PlannedOperand& planned = state.operand(operand);
-  if (planned.packed) {
-    return contiguous_view(planned.view.dtype, planned.view.rank, planned.view.dims);
-  }
   View view;
-  view.dtype = planned.view.dtype;
-  view.rank = planned.view.rank;
-  view.dims = planned.view.dims;
-  view.strides = planned.view.strides;
+  copy_view(state.operand(operand), view);
   return view;
 }
 
@@ -233,8 +246,14 @@ void aclgrad_launch_describe(LaunchState& state, std::string&& problem, double b
   state.target = target;
 }
 
-void aclgrad_launch_call(LaunchState& state, std::function<void(const Run&)>&& body) {
-  state.call = std::move(body);
+void* aclgrad_launch_room(LaunchState& state) {
+  state.end_call();
+  return state.call_room.data();
+}
+
+void aclgrad_launch_call(LaunchState& state, CallFunctions functions) {
+  if (functions.run != nullptr) state.call.run = functions.run;
+  if (functions.destroy != nullptr) state.call.destroy = functions.destroy;
 }
 
 void aclgrad_launch_refuse_last(LaunchState& state, const char* reason) {

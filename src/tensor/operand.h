@@ -8,9 +8,9 @@
 #include <array>
 #include <cstdint>
 #include <string>
-#include <vector>
 
 #include "aclnn/acl_meta.h"
+#include "base/short_list.h"
 #include "base/status.h"
 #include "base/view.h"
 
@@ -27,8 +27,8 @@ struct Operand {
   const char* name = "";              // the parameter's contract name, for messages
   const aclTensor* handle = nullptr;  // null: an optional parameter that was not given
   uint64_t rank = 0;
-  std::array<int64_t, kMaxRank> dims{};
-  std::array<int64_t, kMaxRank> strides{};
+  std::array<int64_t, kMaxRank> dims;  // like those of a View
+  std::array<int64_t, kMaxRank> strides;
   aclDataType dtype = ACL_DT_UNDEFINED;
   aclFormat format = ACL_FORMAT_UNDEFINED;
   int64_t offset = 0;                          // in elements, from the storage's base
@@ -52,6 +52,10 @@ struct Operand {
   View view() const { return View{dtype, kept_dims(), dims, strides}; }
 };
 
+// The entries of an array parameter.
+using IntEntries = ShortList<int64_t, 8>;
+using BoolEntries = ShortList<bool, 8>;
+
 // Each function refuses with a message (and its status), or fills `out` and returns 0.
 // `op` is the operator's name as messages begin with it: "aclnnLayerNormBackward".
 // A null tensor is an optional parameter that was not given; a null array leaves `out` empty.
@@ -60,10 +64,10 @@ extern "C" {
                                                           const aclTensor* tensor, Operand& out);
 [[gnu::visibility("default")]] Status aclgrad_read_int_array(const char* op, const char* name,
                                                              const aclIntArray* array,
-                                                             std::vector<int64_t>& out);
+                                                             IntEntries& out);
 [[gnu::visibility("default")]] Status aclgrad_read_bool_array(const char* op, const char* name,
                                                               const aclBoolArray* array,
-                                                              std::vector<bool>& out);
+                                                              BoolEntries& out);
 [[gnu::visibility("default")]] std::string aclgrad_shape_text(const int64_t* dims, uint64_t rank);
 }
 

@@ -50,7 +50,7 @@ class Tensor::Lock {
   std::atomic<bool>& locked_;
 };
 
-Tensor::Tensor(const TensorArguments& arguments) {
+void Tensor::begin(const TensorArguments& arguments) {
   Long long_form = make_long(arguments);
   assign(arguments, long_form);
 }

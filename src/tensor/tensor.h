@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The object behind an aclTensor handle. Phase one reads it without a lock (a version counter tells
-// a torn read); describing it anew and the getters exclude each other with a spin lock.
+// The object behind an aclTensor handle. Both phases read it without a lock or a pin (a version
+// counter tells a torn read); describing it anew and the getters exclude each other with a spin
+// lock.
 #ifndef ACLGRAD_TENSOR_TENSOR_H_
 #define ACLGRAD_TENSOR_TENSOR_H_
 
@@ -31,8 +32,12 @@ class Tensor {
  public:
   enum class List : uint8_t { kDims, kStrides, kStorageDims };
 
-  // Both may throw std::bad_alloc; describe() leaves the tensor as it was then.
-  explicit Tensor(const TensorArguments& arguments);
+  // It stays in its slot of the table, where it may be read when it has ended.
+  static constexpr bool kStays = true;
+
+  // The first two may throw std::bad_alloc; describe() leaves the tensor as it was then.
+  void begin(const TensorArguments& arguments);
+  void end() noexcept { long_form_.reset(); }
   void describe(const TensorArguments& arguments);
 
   // Everything at one moment; `name` and `handle` of the operand are left alone.

@@ -60,7 +60,7 @@ struct Job {
   bool columns;    // dgamma or dbeta wanted
   bool streaming;  // dx is wanted and does not fit the cache
   RowOffsets dy_rows, x_rows, dx_rows, mean_rows, rstd_rows;
-  RowForms forms;
+  const RowForms& forms;
   bool gathered;  // not all of the forms are dense
 
   double* slab_totals(int64_t slab) const {
@@ -280,7 +280,8 @@ void slab(const Job& job, int64_t index) {
       const int64_t group_end = std::min(row + group_rows, block_end);
       locate(job, row, static_cast<size_t>(group_end - row), rows);
       if (uniform) {
-        const int64_t ahead = (group_end - row) * size;
+        // Behind the last row: the rows themselves, which are at hand.
+        const int64_t ahead = group_end < job.problem.rows ? (group_end - row) * size : 0;
         rows.ahead = {ahead * job.dy_rows.stride(), ahead * job.x_rows.stride()};
       }
       if (job.problem.want_dx) find_means(job, rows);
@@ -400,9 +401,10 @@ void panel(const Job& job, int64_t index) {
 // dgamma and dbeta of columns [begin, end) from all slabs, in the slabs' order.
 template <class T>
 void finish_columns(const Job& job, int64_t begin, int64_t end) {
-  alignas(64) double totals[2 * kFinishColumns] = {};
+  alignas(64) double totals[2 * kFinishColumns];
   const TagF64 d64;
   const auto count = static_cast<size_t>(round_up(end - begin, static_cast<int64_t>(kStrip<T>)));
+  for (double* half : {totals, totals + kFinishColumns}) std::fill_n(half, count, 0.0);
   for (int64_t s = 0; s < job.plan.slabs; ++s) {
     for (size_t half = 0; half < 2; ++half) {
       const double* from =

@@ -81,7 +81,8 @@ bool verified(const LaunchState& state, const Addresses& bases) {
 
 Status enqueue(LaunchState& state, bool repeatable, const Addresses& bases, void* workspace,
                uint32_t copies, aclrtStream stream, AddressUse& use) {
-  LaunchWork* work = repeatable ? new LaunchWork(state, false) : &state.work;
+  const bool queued = repeatable && state.work_queued.exchange(true, std::memory_order_acquire);
+  LaunchWork* work = queued ? new LaunchWork(state, false) : &state.work;
   state.retain();
   if (!work->bind(bases, workspace, copies)) {
     delete work;

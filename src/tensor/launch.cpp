@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tensor/launch.h"
 
+#include <algorithm>
 #include <limits>
+#include <mutex>
 #include <stdexcept>
 
 #include "base/checked.h"
@@ -17,16 +19,24 @@ namespace {
 
 constexpr int64_t kAlignment = 64;
 
-// The states that wait to be used again; what finds no place here goes back to the heap.
-constexpr size_t kSpareStates = 8;
+// The states that wait to be used again: a few at hand, and behind a lock as many as a queue of
+// small operators may hold at once, up to 4 MiB. Fresh memory for each would cost page faults.
+constexpr size_t kSpareStates = 4;
+constexpr size_t kQueuedStates = 512;
 constinit std::array<std::atomic<LaunchState*>, kSpareStates> spare_states{};
+constinit std::mutex queued_mutex;
+constinit LaunchState* queued_states = nullptr;
+constinit size_t queued_count = 0;
 
 LaunchState* take_spare() {
   for (std::atomic<LaunchState*>& spare : spare_states) {
     if (spare.load(std::memory_order_relaxed) == nullptr) continue;
     if (LaunchState* state = spare.exchange(nullptr, std::memory_order_acquire)) return state;
   }
-  return nullptr;
+  const std::lock_guard lock(queued_mutex);
+  if (queued_states == nullptr) return nullptr;
+  --queued_count;
+  return std::exchange(queued_states, queued_states->next_spare);
 }
 
 bool keep_spare(LaunchState* state) {
@@ -38,17 +48,10 @@ bool keep_spare(LaunchState* state) {
       return true;
     }
   }
-  return false;
-}
-
-bool is_dense(const View& view, int last_dims) {
-  int64_t expected = 1;
-  for (int i = view.rank - 1; i >= 0 && i >= view.rank - last_dims; --i) {
-    const auto index = static_cast<size_t>(i);
-    if (view.dims[index] == 1) continue;
-    if (view.strides[index] != expected) return false;
-    expected *= view.dims[index];
-  }
+  const std::lock_guard lock(queued_mutex);
+  if (queued_count == kQueuedStates) return false;
+  ++queued_count;
+  state->next_spare = std::exchange(queued_states, state);
   return true;
 }
 
@@ -99,15 +102,15 @@ void copy_view(const PlannedOperand& planned, View& to) {
 
 void plan_views(PlannedOperand& planned, const Operand& operand, Layout layout) {
   copy_dims(operand.kept_dims(), operand.dims, operand.strides, planned.view);
-  planned.elements = planned.view.numel();
+  const Facts& facts = operand.facts;
+  planned.elements = facts.elements;
   if (planned.elements == 0) return;
-  planned.touched = planned.role == Role::kInput || planned.role == Role::kOutput;
-  const Extent extent = extent_of(planned.view);
-  planned.first = operand.offset * static_cast<int64_t>(dtype_size(operand.dtype));
-  planned.low = planned.first + extent.low;
-  planned.high = planned.first + extent.high;
-  planned.packed = !is_dense(planned.view, layout.contiguous_dims);
-  if (planned.role == Role::kOutput && !is_dense(planned.view, kMaxRank)) {
+  planned.touched = true;
+  planned.first = facts.first;
+  planned.low = facts.low;
+  planned.high = facts.high;
+  planned.packed = facts.dense_dims < std::min(layout.contiguous_dims, planned.view.rank);
+  if (planned.role == Role::kOutput && facts.dense_dims < planned.view.rank) {
     const Overlap overlap = self_overlap(planned.view);
     planned.self_overlapping = overlap == Overlap::kYes;
     planned.sequential = overlap == Overlap::kUndecided;

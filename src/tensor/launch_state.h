@@ -41,8 +41,8 @@ struct PlannedOperand {
 
 using Addresses = std::array<void*, kMaxOperands>;
 
-// One run in a stream's queue. The run of a one-shot executor is part of its state, so that phase
-// two allocates nothing; those of a repeatable one come from the heap.
+// One run in a stream's queue. One is part of the state, so that phase two allocates nothing; those
+// of a repeatable executor that are queued besides come from the heap.
 class LaunchWork final : public Work {
  public:
   LaunchWork(LaunchState& state, bool embedded) : state_(state), embedded_(embedded) {}
@@ -98,6 +98,8 @@ struct LaunchState {
   double bytes = 0;
   const char* target = nullptr;
   LaunchWork work{*this, true};
+  std::atomic<bool> work_queued{false};
+  LaunchState* next_spare = nullptr;
 
   const PlannedOperand& operand(int index) const { return operands[static_cast<size_t>(index)]; }
   uint64_t planned_size() const { return static_cast<uint64_t>(workspace); }

@@ -59,6 +59,7 @@ void LaunchWork::operator delete(LaunchWork* work, std::destroying_delete_t) noe
   LaunchState& state = work->state_;
   if (work->embedded_) {
     work->release_scratch();
+    state.work_queued.store(false, std::memory_order_release);
   } else {
     work->~LaunchWork();
     ::operator delete(work);

@@ -21,6 +21,16 @@ inline constexpr int64_t kStorageUnknown = -1;  // nothing said, or the view's o
 inline constexpr int64_t kStorageInvalid =
     -2;  // a negative storage dimension: check::sizes refuses
 
+// What follows from a tensor's description. Found once, when it is described: not at every call.
+struct Facts {
+  int64_t elements = 0;
+  // Bytes from the storage's base: to element (0, 0, ...), to the view's lowest byte, and behind
+  // its highest. All 0 without elements.
+  int64_t first = 0, low = 0, high = 0;
+  int dense_dims = 0;  // how many of the last dimensions are one dense run
+  bool fit = false;    // check::sizes accepts the tensor; if not, the others say nothing
+};
+
 // A tensor parameter. `rank` may exceed kMaxRank (phase one refuses it); dims and strides then hold
 // the first eight entries only.
 struct Operand {
@@ -34,6 +44,7 @@ struct Operand {
   int64_t offset = 0;                          // in elements, from the storage's base
   int64_t storage_elements = kStorageUnknown;  // product of the storage dims, or see above
   void* data = nullptr;                        // the storage's base at this moment
+  Facts facts;
 
   bool given() const { return handle != nullptr; }
   int64_t dim(int64_t index) const { return dims[static_cast<size_t>(index)]; }
@@ -42,6 +53,7 @@ struct Operand {
 
   // Right once check::sizes passed; before that the product may have wrapped.
   int64_t numel() const {
+    if (facts.fit) return facts.elements;
     uint64_t product = 1;
     for (int i = 0; i < kept_dims(); ++i) {
       product *= static_cast<uint64_t>(dims[static_cast<size_t>(i)]);

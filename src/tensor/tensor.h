@@ -67,6 +67,7 @@ class Tensor {
     field.store(value, std::memory_order_release);
   }
 
+  void store_facts(const Facts& facts) noexcept;
   static Long make_long(const TensorArguments& arguments);
   void assign(const TensorArguments& arguments, Long& long_form) noexcept;
   uint64_t count_of(List list) const noexcept;
@@ -81,6 +82,10 @@ class Tensor {
   std::atomic<int32_t> format_{0};
   std::atomic<int64_t> offset_{0};
   std::atomic<int64_t> storage_elements_{0};
+  // What the fields above and the lists below say together.
+  std::atomic<int64_t> elements_{0}, first_{0}, low_{0}, high_{0};
+  std::atomic<int32_t> dense_dims_{0};
+  std::atomic<bool> fit_{false};
   std::array<std::atomic<int64_t>, kMaxRank> dims_{};
   std::array<std::atomic<int64_t>, kMaxRank> strides_{};
   std::array<std::atomic<int64_t>, kMaxRank> storage_dims_{};

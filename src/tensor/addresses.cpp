@@ -16,7 +16,7 @@ uintptr_t number(const void* address) { return reinterpret_cast<uintptr_t>(addre
 // on the same tensors again and again. A thread's own, so without locks.
 class RecentAllocations {
  public:
-  Allocation find(const void* address, uint64_t changes) {
+  const Allocation& find(const void* address, uint64_t changes) {
     Entry& entry = entries_[slot(number(address))];
     if (entry.address != address || entry.changes != changes) {
       entry = Entry{address, changes, aclgrad_find_allocation(address)};
@@ -160,7 +160,7 @@ Status check_ranges(const LaunchState& state, const Addresses& bases) {
     if (!state.operands[i].touched || bases[i] == nullptr) continue;
     const PlannedOperand& operand = state.operands[i];
     const uintptr_t base = number(bases[i]);
-    const Allocation allocation = recent.find(bases[i], changes);
+    const Allocation& allocation = recent.find(bases[i], changes);
     Status status = kOk;
     switch (allocation.kind) {
       case AddressKind::kDevice:
@@ -189,9 +189,10 @@ Status check_overlaps(const LaunchState& state, const Addresses& bases, uint32_t
     if ((present >> i & 1) == 0 || state.operands[i].role != Role::kOutput) continue;
     // Nearly all lie apart: found without a branch for each.
     uint32_t near = 0;
-    for (size_t j = 0; j < state.operand_count; ++j) {
+    uint32_t bit = 1;
+    for (size_t j = 0; j < state.operand_count; ++j, bit += bit) {
       const bool apart = (placed[i].high <= placed[j].low) | (placed[j].high <= placed[i].low);
-      near |= uint32_t{!apart} << j;
+      near |= apart ? 0 : bit;
     }
     near &= present & ~(uint32_t{1} << i);
     for (; near != 0; near &= near - 1) {

@@ -109,7 +109,10 @@ inline Status format(const char* op, const Operand& operand) {
 inline Status rank(const char* op, const Operand& operand, uint64_t least, uint64_t most) {
   if (!operand.given()) return kOk;
   bool right = operand.rank >= least && operand.rank <= most && operand.rank <= kMaxRank;
-  for (int i = 0; i < operand.kept_dims(); ++i) right = right && operand.dim(i) >= 0;
+  // What fits has no negative dimension.
+  for (int i = 0; !operand.facts.fit && i < operand.kept_dims(); ++i) {
+    right = right && operand.dim(i) >= 0;
+  }
   return right ? kOk : aclgrad_refuse_rank(op, operand, least, most);
 }
 

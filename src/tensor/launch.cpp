@@ -90,16 +90,6 @@ void copy_dims(int rank, const std::array<int64_t, kMaxRank>& dims,
   }
 }
 
-// The view that the kernel gets.
-void copy_view(const PlannedOperand& planned, View& to) {
-  if (planned.packed) {
-    to = contiguous_view(planned.view.dtype, planned.view.rank, planned.view.dims);
-    return;
-  }
-  to.dtype = planned.view.dtype;
-  copy_dims(planned.view.rank, planned.view.dims, planned.view.strides, to);
-}
-
 void plan_views(PlannedOperand& planned, const Operand& operand, Layout layout) {
   copy_dims(operand.kept_dims(), operand.dims, operand.strides, planned.view);
   const Facts& facts = operand.facts;
@@ -215,7 +205,14 @@ int aclgrad_launch_operand(LaunchState& state, const Operand& operand, Layout la
   planned.view.rank = 0;
   const bool used = role == Role::kInput || role == Role::kOutput;
   if (operand.given() && used) plan_views(planned, operand, layout);
-  if (operand.given() && view != nullptr) copy_view(planned, *view);
+  if (operand.given() && view != nullptr) {
+    if (planned.packed) {
+      *view = contiguous_view(operand.dtype, operand.kept_dims(), operand.dims);
+    } else {
+      view->dtype = operand.dtype;
+      copy_dims(operand.kept_dims(), operand.dims, operand.strides, *view);
+    }
+  }
   return static_cast<int>(state.operand_count++);
 }
 
@@ -227,9 +224,9 @@ void aclgrad_launch_allow_in_place(LaunchState& state, int output, int input) {
 }
 
 View aclgrad_launch_view(const LaunchState& state, int operand) {
-  View view;
-  copy_view(state.operand(operand), view);
-  return view;
+  const PlannedOperand& planned = state.operand(operand);
+  if (!planned.packed) return planned.view;
+  return contiguous_view(planned.view.dtype, planned.view.rank, planned.view.dims);
 }
 
 bool aclgrad_launch_packed(const LaunchState& state, int operand) {

@@ -344,11 +344,14 @@ void write_sums(const View& view, void* base, int64_t begin, int64_t end, const 
   visit_float(view.dtype, [&](auto type) {
     using Out = decltype(type);
     auto* out = static_cast<Out*>(base);
-    alignas(64) float rounded[kStrip<T>], in_order[kStrip<T>];
+    alignas(64) float in_order[kStrip<T>];
     const auto count = static_cast<size_t>(end - begin);
     for (size_t at = 0; at < count; at += kStrip<T>) {
-      for (size_t i = 0; i < kStrip<T>; ++i) rounded[i] = static_cast<float>(totals[at + i]);
-      store_in_order<T>(load_numbers<T>(rounded), in_order);
+      Strip<T> rounded;
+      for (size_t i = 0; i < kStripVectors<T>; ++i) {
+        rounded.v[i] = round16(totals + at + i * kLanes);
+      }
+      store_in_order<T>(rounded, in_order);
       const size_t columns = std::min(count - at, kStrip<T>);
       const int64_t first = begin + static_cast<int64_t>(at);
       if (places.uniform() && places.stride() == 1) {
@@ -494,9 +497,8 @@ HWY_EXPORT(run_bf16);
 void run_cpu(const Problem& problem, const Plan& plan, const Addresses& at) {
   const int64_t output_bytes =
       problem.rows * problem.cols * static_cast<int64_t>(dtype_size(problem.dx.dtype));
-  RowForms forms{Segments(problem.dy, problem.row_dim), Segments(problem.x, problem.row_dim),
-                 Segments()};
-  if (problem.want_dx) forms.dx = Segments(problem.dx, problem.row_dim);
+  const RowForms forms{Segments(problem.dy, problem.row_dim), Segments(problem.x, problem.row_dim),
+                       problem.want_dx ? Segments(problem.dx, problem.row_dim) : Segments()};
   const Job job{problem,
                 plan,
                 at,

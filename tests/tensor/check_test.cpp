@@ -131,7 +131,7 @@ TEST(Check, Sizes) {
 }
 
 TEST(Check, AbsentOperandsPass) {
-  const Operand absent;
+  const Operand absent{};
   const Operand given = operand("input", {2});
   const std::vector<int64_t> dims = {3};
   EXPECT_EQ(check::dtype(kOp, absent, {}), 0);

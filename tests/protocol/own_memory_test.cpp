@@ -12,13 +12,13 @@ thread_local int pieces_taken = 0;
 
 }  // namespace
 
-void* operator new(size_t size) {
+// None is inline: g++ 12 would see free() of what this program's operator new gave, and warn.
+[[gnu::noinline]] void* operator new(size_t size) {
   ++pieces_taken;
   void* const memory = std::malloc(size == 0 ? 1 : size);
   if (memory == nullptr) throw std::bad_alloc();
   return memory;
 }
-// Not inline: g++ 12 would see free() of what its own operator new gave, and warn.
 [[gnu::noinline]] void operator delete(void* memory) noexcept { std::free(memory); }
 [[gnu::noinline]] void operator delete(void* memory, size_t) noexcept { std::free(memory); }
 

@@ -9,8 +9,8 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <memory>
+#include <new>
 #include <string>
 #include <type_traits>
 #include <utility>
@@ -66,11 +66,20 @@ class Run {
 
 enum class Role : uint8_t { kInput, kOutput, kUnusedInput, kUnusedOutput };
 
+// Bytes that the closed call may take: eight views, and room for sizes.
+inline constexpr size_t kCallBytes = 2048;
+
+// How the closed call is run, and how it ends (null: nothing to do).
+struct CallFunctions {
+  void (*run)(const void* call, const Run& run) = nullptr;
+  void (*destroy)(void* call) = nullptr;
+};
+
 extern "C" {
 // What Launch's functions of the same names do; its state stays inside libnnopbase.
 [[gnu::visibility("default")]] int aclgrad_launch_operand(LaunchState& state,
                                                           const Operand& operand, Layout layout,
-                                                          Role role);
+                                                          Role role, View* view);
 [[gnu::visibility("default")]] void aclgrad_launch_allow_in_place(LaunchState& state, int output,
                                                                   int input);
 [[gnu::visibility("default")]] View aclgrad_launch_view(const LaunchState& state, int operand);
@@ -79,8 +88,10 @@ extern "C" {
 [[gnu::visibility("default")]] void aclgrad_launch_describe(LaunchState& state,
                                                             std::string&& problem, double bytes,
                                                             const char* target);
+// kCallBytes aligned as for any type. Whoever makes a call there says how it ends.
+[[gnu::visibility("default")]] void* aclgrad_launch_room(LaunchState& state);
 [[gnu::visibility("default")]] void aclgrad_launch_call(LaunchState& state,
-                                                        std::function<void(const Run&)>&& body);
+                                                        CallFunctions functions);
 [[gnu::visibility("default")]] void aclgrad_launch_refuse_last(LaunchState& state,
                                                                const char* reason);
 [[gnu::visibility("default")]] Status aclgrad_check_outputs(const char* op,
@@ -105,18 +116,19 @@ class Launch {
 
   // Tensor parameters in the order of the signature; an absent optional one is registered too (it
   // keeps its number for aclSet...TensorAddr). Each returns the index of the operand. What is
-  // registered has passed check::rank and check::sizes.
-  int input(const Operand& operand, Layout layout) {
-    return aclgrad_launch_operand(state_, operand, layout, Role::kInput);
+  // registered has passed check::rank and check::sizes. `view` becomes what view(index) returns;
+  // that of an absent operand is left alone.
+  int input(const Operand& operand, Layout layout, View* view = nullptr) {
+    return aclgrad_launch_operand(state_, operand, layout, Role::kInput, view);
   }
-  int output(const Operand& operand, Layout layout) {
-    return aclgrad_launch_operand(state_, operand, layout, Role::kOutput);
+  int output(const Operand& operand, Layout layout, View* view = nullptr) {
+    return aclgrad_launch_operand(state_, operand, layout, Role::kOutput, view);
   }
   // A parameter that is only checked and never touched (bias of LayerNorm, a masked-off output). It
   // has to be alive in both phases; its shape and address do not matter.
   int unused(const Operand& operand, bool is_output = false) {
     return aclgrad_launch_operand(state_, operand, kAnyStrides,
-                                  is_output ? Role::kUnusedOutput : Role::kUnusedInput);
+                                  is_output ? Role::kUnusedOutput : Role::kUnusedInput, nullptr);
   }
 
   // `output` may be the very same view as `input` (address, strides, shape and dtype).
@@ -139,9 +151,30 @@ class Launch {
     aclgrad_launch_describe(state_, std::move(problem), bytes, target);
   }
 
-  // The computation. May not throw and may not refuse; data errors go to Run::errors().
-  // Not set: nothing to do (empty tensors), the checks of phase two still apply.
-  void call(std::function<void(const Run&)> body) { aclgrad_launch_call(state_, std::move(body)); }
+  // Makes a Call, once, and keeps it as long as the plan: filled in place, it is never copied.
+  template <class Call>
+  Call& make() {
+    static_assert(sizeof(Call) <= kCallBytes);
+    static_assert(alignof(Call) <= alignof(std::max_align_t));
+    Call* call = new (aclgrad_launch_room(state_)) Call;
+    CallFunctions functions;
+    if constexpr (!std::is_trivially_destructible_v<Call>) {
+      functions.destroy = [](void* made) { std::destroy_at(static_cast<Call*>(made)); };
+    }
+    aclgrad_launch_call(state_, functions);
+    return *call;
+  }
+  // The computation: call(run), what make<Call>() returned. May not throw and may not refuse; data
+  // errors go to Run::errors().
+  // Not said: nothing to do (empty tensors), the checks of phase two still apply.
+  template <class Call>
+  void run(const Call&) {
+    CallFunctions functions;
+    functions.run = [](const void* made, const Run& run) {
+      (*static_cast<const Call*>(made))(run);
+    };
+    aclgrad_launch_call(state_, functions);
+  }
 
   // Phase one refuses with 161002 and this text (static storage) when bounds and overlap are right:
   // for the rule that a contract wants to be checked last.

@@ -177,6 +177,26 @@ void report(DataErrors& errors, const char* op, const Problem& problem,
   }
 }
 
+// The closed call.
+struct Call {
+  Problem problem;
+  Plan plan;
+  const char* op;
+  int dy, ends, dbias;
+  int spans, partials;
+
+  void operator()(const Run& run) const {
+    Addresses at;
+    at.dy = run.address(dy);
+    at.ends = run.address(ends);
+    at.dbias = run.address(dbias);
+    at.spans = run.region(spans);
+    at.partials = run.region(partials);
+    const BadEnd bad = run_cpu(problem, plan, at);
+    if (bad.rule != BadEnd::Rule::kNone) report(run.errors(), op, problem, bad);
+  }
+};
+
 }  // namespace
 
 Plan make_plan(const Problem& problem) {
@@ -216,13 +236,12 @@ Status parse(const Arguments& arguments, Launch& launch) {
   Inputs in;
   if (Status s = check_all(arguments, in)) return s;
 
-  const int dy = launch.input(in.dy, rows_of(1));
-  const int ends = launch.input(in.ends, kAnyStrides);
-  const int dbias = launch.output(in.dbias, rows_of(1));
-  Problem problem;
-  problem.dy = launch.view(dy);
-  if (in.ends.given()) problem.ends = launch.view(ends);
-  problem.dbias = launch.view(dbias);
+  Call& call = launch.make<Call>();
+  Problem& problem = call.problem;
+  call.op = arguments.op;
+  call.dy = launch.input(in.dy, rows_of(1), &problem.dy);
+  call.ends = launch.input(in.ends, kAnyStrides, &problem.ends);
+  call.dbias = launch.output(in.dbias, rows_of(1), &problem.dbias);
   problem.groups = in.dbias.dim(0);
   problem.rows = in.dy.dim(in.ends.given() ? 0 : 1);
   problem.cols = in.dbias.dim(1);
@@ -233,19 +252,10 @@ Status parse(const Arguments& arguments, Launch& launch) {
   }
   if (problem.groups == 0 || problem.cols == 0) return kOk;
 
-  const Plan plan = make_plan(problem);
-  const int spans = launch.book(plan.span_bytes);
-  const int partials = launch.book(plan.partial_bytes);
-  launch.call([=, op = arguments.op](const Run& run) {
-    Addresses at;
-    at.dy = run.address(dy);
-    at.ends = run.address(ends);
-    at.dbias = run.address(dbias);
-    at.spans = run.region(spans);
-    at.partials = run.region(partials);
-    const BadEnd bad = run_cpu(problem, plan, at);
-    if (bad.rule != BadEnd::Rule::kNone) report(run.errors(), op, problem, bad);
-  });
+  call.plan = make_plan(problem);
+  call.spans = launch.book(call.plan.span_bytes);
+  call.partials = launch.book(call.plan.partial_bytes);
+  launch.run(call);
   return kOk;
 }
 

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <array>
-#include <memory>
 
 #include "base/checked.h"
 #include "base/verbose.h"
@@ -23,7 +22,7 @@ constexpr const char* kOp = "aclnnNsaCompress";
 // Everything phase one reads of the arguments.
 struct Inputs {
   Operand x, w, y;
-  std::vector<int64_t> ends;
+  IntEntries ends;
 };
 
 // In the order of the signature.
@@ -138,9 +137,24 @@ double bytes_moved(const Problem& problem) {
   return elements * static_cast<double>(sizeof(uint16_t));
 }
 
+// The closed call.
+struct Call {
+  Problem problem;
+  Plan plan;
+  int x, w, y;
+
+  void operator()(const Run& run) const {
+    Addresses at;
+    at.x = run.address(x);
+    at.w = run.address(w);
+    at.y = run.address(y);
+    run_cpu(problem, plan, at);
+  }
+};
+
 }  // namespace
 
-void place_windows(Problem& problem, const std::vector<int64_t>& ends) {
+void place_windows(Problem& problem, std::span<const int64_t> ends) {
   int64_t begin = 0;
   for (const int64_t end : ends) {
     const int64_t length = end - begin;
@@ -170,31 +184,23 @@ Plan make_plan(const Problem& problem) {
 
 Status parse(const Arguments& arguments, Launch& launch) {
   Inputs in;
-  const auto problem = std::make_shared<Problem>();
-  if (Status s = check_all(arguments, in, *problem)) return s;
+  Call& call = launch.make<Call>();
+  Problem& problem = call.problem;
+  if (Status s = check_all(arguments, in, problem)) return s;
 
-  const int x = launch.input(in.x, rows_of(1));
-  const int w = launch.input(in.w, kAnyStrides);
-  const int y = launch.output(in.y, rows_of(1));
-  problem->x = launch.view(x);
-  problem->w = launch.view(w);
-  problem->y = launch.view(y);
+  call.x = launch.input(in.x, rows_of(1), &problem.x);
+  call.w = launch.input(in.w, kAnyStrides, &problem.w);
+  call.y = launch.output(in.y, rows_of(1), &problem.y);
 
   if (aclgrad_verbose()) {
-    launch.describe(windows_problem_name("nsa_compress", problem->x, problem->window, problem->step,
+    launch.describe(windows_problem_name("nsa_compress", problem.x, problem.window, problem.step,
                                          in.ends.size()),
-                    bytes_moved(*problem), aclgrad_active_target());
+                    bytes_moved(problem), aclgrad_active_target());
   }
   if (in.y.numel() == 0) return kOk;
 
-  const Plan plan = make_plan(*problem);
-  launch.call([=, problem = std::shared_ptr<const Problem>(problem)](const Run& run) {
-    Addresses at;
-    at.x = run.address(x);
-    at.w = run.address(w);
-    at.y = run.address(y);
-    run_cpu(*problem, plan, at);
-  });
+  call.plan = make_plan(problem);
+  launch.run(call);
   return kOk;
 }
 

@@ -107,7 +107,9 @@ void AllocationMap::make_room() {
   table->older = old;
   table->capacity = old == nullptr ? kFirstCapacity : 2 * old->capacity;
   table->branches = new Branch[table->capacity];
-  for (size_t i = 0; i < count; ++i) move_item(table->branches[i], old->branches[i]);
+  if (old != nullptr) {
+    for (size_t i = 0; i < count; ++i) move_item(table->branches[i], old->branches[i]);
+  }
   table_.store(table.release(), std::memory_order_release);
 }
 

@@ -191,8 +191,8 @@ Status check_overlaps(const LaunchState& state, const Addresses& bases, uint32_t
     uint32_t near = 0;
     uint32_t bit = 1;
     for (size_t j = 0; j < state.operand_count; ++j, bit += bit) {
-      const bool apart = (placed[i].high <= placed[j].low) | (placed[j].high <= placed[i].low);
-      near |= apart ? 0 : bit;
+      const int apart = int{placed[i].high <= placed[j].low} | int{placed[j].high <= placed[i].low};
+      near |= apart != 0 ? 0 : bit;
     }
     near &= present & ~(uint32_t{1} << i);
     for (; near != 0; near &= near - 1) {

@@ -79,12 +79,12 @@ class LaunchWork final : public Work {
 
 struct LaunchState {
   const char* op = "";
-  std::atomic<uint32_t> references{1};
   size_t operand_count = 0;
   size_t region_count = 0;
   int64_t workspace = 0;  // bytes booked so far, a multiple of 64; then the planned size
-  bool too_large = false;
   const char* last_refusal = nullptr;  // of phase one, behind all checks
+  std::atomic<uint32_t> references{1};
+  bool too_large = false;
   // Phase one knew all addresses and found them right, with these copies, while the allocations had
   // changed this often: phase two need not look again when nothing changed since.
   bool verified = false;
@@ -97,9 +97,9 @@ struct LaunchState {
   std::string problem;
   double bytes = 0;
   const char* target = nullptr;
+  LaunchState* next_spare = nullptr;
   LaunchWork work{*this, true};
   std::atomic<bool> work_queued{false};
-  LaunchState* next_spare = nullptr;
 
   const PlannedOperand& operand(int index) const { return operands[static_cast<size_t>(index)]; }
   uint64_t planned_size() const { return static_cast<uint64_t>(workspace); }

@@ -88,10 +88,26 @@ HWY_INLINE Strip<T> load_strip_first(const T* p, size_t count) {
       out.v[1].part[0] = load(kLanes, count > kLanes ? count - kLanes : 0);
     }
     return out;
+#elif HWY_TARGET == HWY_AVX2
+    Strip<T> out;
+    for (size_t i = 0; i < 2; ++i) {
+      const size_t begin = i * kLanes;
+      const size_t here = HWY_MIN(count > begin ? count - begin : 0, kLanes);
+      if constexpr (std::is_same_v<T, bfloat16_t>) {
+        const TagU32 du;
+        const VecU32 both = load_pairs_first(reinterpret_cast<const uint16_t*>(p) + begin, here);
+        out.v[0].part[i] = hn::BitCast(TagF32(), hn::ShiftLeft<16>(both));
+        out.v[1].part[i] = hn::BitCast(TagF32(), hn::And(both, hn::Set(du, 0xFFFF0000u)));
+      } else {
+        out.v[i] = load_first(p + begin, here);
+      }
+    }
+    return out;
 #else
+    if (count >= kStrip<T>) return load_strip(p);
     alignas(64) T buffer[kStrip<T>];
     std::memset(static_cast<void*>(buffer), 0, sizeof(buffer));
-    std::memcpy(static_cast<void*>(buffer), p, count * sizeof(T));
+    copy_few<sizeof(buffer) / 2>(buffer, p, count * sizeof(T));
     return load_strip(buffer);
 #endif
   }
@@ -143,9 +159,10 @@ HWY_INLINE void store_clean_first(const Strip<T>& strip, T* p, size_t count) {
                      d16, reinterpret_cast<uint16_t*>(p));
   }
 #else
+  if (count >= kStrip<T>) return store_clean_strip(strip, p, false);
   alignas(64) T buffer[kStrip<T>];
   store_clean_strip(strip, buffer, false);
-  std::memcpy(static_cast<void*>(p), buffer, count * sizeof(T));
+  copy_few<sizeof(buffer) / 2>(p, buffer, count * sizeof(T));
 #endif
 }
 

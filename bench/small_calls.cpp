@@ -33,6 +33,7 @@ const std::vector<std::string> kProblems = {
 double median_microseconds(const std::function<void()>& call) {
   for (int i = 0; i < kBatch; ++i) call();
   std::vector<double> seconds;
+  seconds.reserve(kBatches);
   for (int i = 0; i < kBatches; ++i) seconds.push_back(seconds_of(call, kBatch));
   return spread_of(seconds).median * 1e6;
 }
@@ -40,8 +41,10 @@ double median_microseconds(const std::function<void()>& call) {
 // What phase two takes until it returns, the stream at work or idle for a moment.
 double phase_two_microseconds(Subject& subject) {
   std::vector<double> seconds;
+  seconds.reserve(kBatches);
   for (int i = 0; i < kBatches; ++i) {
     std::vector<aclOpExecutor*> executors;
+    executors.reserve(kBatch);
     for (int j = 0; j < kBatch; ++j) executors.push_back(subject.plan());
     size_t next = 0;
     seconds.push_back(seconds_of([&] { subject.execute(executors[next++]); }, kBatch));

@@ -246,7 +246,7 @@ TEST(LayerNorm, LargeRowsThatAreNotWholeLines) {
   Problem problem({20003, 259}, options);
   std::vector<double> x = problem.x.values();
   x[size_t{1000} * 259 + 7] = std::numeric_limits<double>::quiet_NaN();
-  std::fill_n(x.begin() + 1001 * 259, 259, 3e38);
+  std::fill_n(x.begin() + int64_t{1001} * 259, 259, 3e38);
   problem.x.fill(x);
   for_each_target([&](const std::string& target) {
     SCOPED_TRACE(target);

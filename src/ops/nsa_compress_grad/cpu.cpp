@@ -401,8 +401,9 @@ constexpr auto kElement = static_cast<int64_t>(sizeof(uint16_t));
 
 // Streaming stores need every row of dx aligned to a cache line.
 bool rows_are_lines(const Problem& problem, const void* dx) {
-  constexpr auto kLine = static_cast<int64_t>(kLineBytes);
-  const auto lines = [&](int64_t elements) { return elements * kElement % kLine == 0; };
+  // Of elements: a problem without any may have strides whose bytes no number holds.
+  constexpr int64_t kLine = static_cast<int64_t>(kLineBytes) / kElement;
+  const auto lines = [&](int64_t elements) { return elements % kLine == 0; };
   return reinterpret_cast<uintptr_t>(dx) % kLineBytes == 0 && lines(problem.width) &&
          lines(problem.dx.strides[0]) && lines(problem.dx.strides[1]);
 }

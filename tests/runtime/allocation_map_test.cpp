@@ -40,8 +40,15 @@ void expect_same(const AllocationMap& map, const Ranges& ranges, uintptr_t cells
   }
 }
 
+// Like the library's own maps it is never destroyed: readers may look at any time.
+AllocationMap& make_map() {
+  static auto& made = *new std::vector<AllocationMap*>;
+  made.push_back(new AllocationMap);
+  return *made.back();
+}
+
 struct Both {
-  AllocationMap map;
+  AllocationMap& map = make_map();
   Ranges ranges;
 
   void insert(uintptr_t cell) {
@@ -90,7 +97,7 @@ TEST(AllocationMap, RangesInAnyOrder) {
 
 TEST(AllocationMap, WhatStaysIsFoundWhileOthersComeAndGo) {
   constexpr uintptr_t kCells = 3000;
-  AllocationMap map;
+  AllocationMap& map = make_map();
   for (uintptr_t cell = 1; cell <= kCells; cell += 2) map.insert(cell * kCell, 100);
   std::atomic<bool> done{false};
   std::atomic<int64_t> looks{0};

@@ -94,10 +94,9 @@ void show(const std::string& name, const Parts& parts) {
   std::fflush(stdout);
 }
 
-void run(const Operator& op, const std::string& problem) {
+void run(const Job& job) {
   constexpr int kCalls = 7;
-  const size_t slash = problem.find('/');
-  Subject subject(op, parse_dtype(problem.substr(0, slash)), problem.substr(slash + 1), false);
+  Subject subject(*job.op, parse_dtype(job.dtype), job.shape, false);
   Parts parts;
   for (int i = 0; i < kCalls; ++i) {
     loops().clear();
@@ -105,7 +104,7 @@ void run(const Operator& op, const std::string& problem) {
     subject.call();
     take_faster(seconds_since(begin), parts);
   }
-  show(op.name + "/" + problem, parts);
+  show(job.name(), parts);
 }
 
 }  // namespace
@@ -141,7 +140,7 @@ int main(int argc, char** argv) {
             beginnings.begin(), beginnings.end(),
             [&](const std::string& beginning) { return name.rfind(beginning, 0) == 0; });
         if (!beginnings.empty() && !wanted) continue;
-        run(op, problem);
+        run(parse_job(name));
         ++shown;
       }
     }

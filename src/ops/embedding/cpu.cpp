@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Embedding on the CPU: a copy of rows with canonical NaNs, several at a time on their way from
-// memory. An output that does not fit the cache is written past it: rows that are not whole lines
-// through a stage, long ones but for their ends.
+// memory. An output that does not fit the cache is written past it; where rows are not whole lines,
+// short ones through a stage and long ones line by line.
 #include <algorithm>
 #include <atomic>
 #include <cstddef>

@@ -23,7 +23,7 @@ help:
 	@echo 'make bench-sweep          looks for cliffs between neighbouring shapes'
 	@echo 'make rivals               installs PyTorch and oneDNN (2 GB) below build/ for the bench'
 	@echo 'make asan, make tsan      the tests under the sanitizers'
-	@echo 'make aarch64              kernels and random calls of a cross build for ARM, under qemu'
+	@echo 'make aarch64              a cross build for ARM, under qemu: its kernels, the same bits as here'
 	@echo 'make format, make lint    clang-format (changes files), clang-tidy'
 	@echo 'make clean                remove build/'
 
@@ -62,7 +62,7 @@ install:
 bench:
 	scripts/setup.sh build test
 	cmake --preset release
-	cmake --build --preset release --target aclgrad_bench aclgrad_small_calls
+	cmake --build --preset release --target aclgrad_bench aclgrad_small_calls aclgrad_cores
 	scripts/bench.sh $(PROBLEMS)
 
 bench-sweep:
@@ -85,7 +85,9 @@ aarch64:
 	scripts/setup.sh build test aarch64
 	cmake --preset aarch64
 	cmake --build --preset aarch64
-	scripts/aarch64.sh build/aarch64
+	cmake --preset dev
+	cmake --build --preset dev --target fuzz_test
+	scripts/aarch64.sh build/aarch64 build/dev
 
 format:
 	scripts/setup.sh lint

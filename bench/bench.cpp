@@ -19,13 +19,6 @@ std::vector<Operator>& registry() {
   return all;
 }
 
-void require(aclError status, const char* what) {
-  if (status == ACL_SUCCESS) return;
-  const char* message = aclGetRecentErrMsg();
-  throw std::runtime_error(std::string(what) + " answered " + std::to_string(status) + ": " +
-                           (message == nullptr ? "" : message));
-}
-
 enum class View { kContiguous, kPadded, kTransposed };
 View view_in_use = View::kContiguous;
 
@@ -60,7 +53,10 @@ std::vector<std::string> in_dtypes(const std::vector<std::string>& dtypes,
                                    const std::vector<std::string>& shapes) {
   std::vector<std::string> out;
   for (const std::string& shape : shapes) {
-    for (const std::string& dtype : dtypes) out.push_back(dtype + "/" + shape);
+    for (const std::string& dtype : dtypes) {
+      out.push_back(dtype);
+      out.back().append("/").append(shape);
+    }
   }
   return out;
 }
@@ -69,6 +65,24 @@ const std::vector<Operator>& operators() {
   std::sort(registry().begin(), registry().end(),
             [](const Operator& a, const Operator& b) { return a.name < b.name; });
   return registry();
+}
+
+Job parse_job(const std::string& name) {
+  for (const Operator& op : operators()) {
+    if (name.rfind(op.name + "/", 0) != 0) continue;
+    const std::string rest = name.substr(op.name.size() + 1);
+    const size_t slash = rest.find('/');
+    if (slash == std::string::npos) break;
+    return {&op, rest.substr(0, slash), rest.substr(slash + 1)};
+  }
+  throw std::invalid_argument(name + ": no such problem; --list shows some");
+}
+
+void require(int status, const char* what) {
+  if (status == 0) return;
+  const char* message = aclGetRecentErrMsg();
+  throw std::runtime_error(std::string(what) + " answered " + std::to_string(status) + ": " +
+                           (message == nullptr ? "" : message));
 }
 
 Dims parse_dims(const std::string& shape, size_t rank) {

@@ -62,6 +62,19 @@ inline const std::vector<std::string> kHalfFloats = {"bf16", "f16"};
 bool add(Operator op);
 const std::vector<Operator>& operators();
 
+// The parts of a problem's name.
+struct Job {
+  const Operator* op;
+  std::string dtype;
+  std::string shape;
+  std::string name() const { return op->name + "/" + dtype + "/" + shape; }
+};
+// Throws std::invalid_argument for a name that begins with no operator's.
+Job parse_job(const std::string& name);
+
+// Throws std::runtime_error with the library's message when an acl or aclnn call did not answer 0.
+void require(int status, const char* what);
+
 // "4096x1024" -> {4096, 1024}; throws std::invalid_argument when it is not `rank` numbers.
 Dims parse_dims(const std::string& shape, size_t rank);
 // The dtype of a short name ("f16"); throws std::invalid_argument.

@@ -39,13 +39,6 @@ constexpr const char* kUsage =
     "  --list          only print the problems\n"
     "  --serve         be a rival: take orders from the standard input\n";
 
-struct Job {
-  const Operator* op;
-  std::string dtype;
-  std::string shape;
-  std::string name() const { return op->name + "/" + dtype + "/" + shape; }
-};
-
 struct Options {
   std::vector<std::string> problems;
   std::vector<std::pair<std::string, std::string>> rivals;
@@ -125,10 +118,7 @@ Options parse_options(const std::vector<std::string>& arguments) {
 std::vector<Job> default_jobs() {
   std::vector<Job> jobs;
   for (const Operator& op : operators()) {
-    for (const std::string& text : op.defaults) {
-      const size_t slash = text.find('/');
-      jobs.push_back({&op, text.substr(0, slash), text.substr(slash + 1)});
-    }
+    for (const std::string& text : op.defaults) jobs.push_back(parse_job(op.name + "/" + text));
   }
   return jobs;
 }
@@ -143,16 +133,7 @@ void add_jobs(const std::string& problem, std::vector<Job>& jobs) {
       jobs.push_back(job);
     }
   }
-  if (jobs.size() != before) return;
-  for (const Operator& op : operators()) {
-    if (problem.rfind(op.name + "/", 0) != 0) continue;
-    const std::string rest = problem.substr(op.name.size() + 1);
-    const size_t slash = rest.find('/');
-    if (slash == std::string::npos) break;
-    jobs.push_back({&op, rest.substr(0, slash), rest.substr(slash + 1)});
-    return;
-  }
-  throw std::invalid_argument(problem + ": no such problem; --list shows some");
+  if (jobs.size() == before) jobs.push_back(parse_job(problem));
 }
 
 std::vector<Job> select_jobs(const std::vector<std::string>& problems) {

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <fstream>
 #include <stdexcept>
 #include <string>
@@ -22,21 +23,6 @@ constexpr auto kSettle = std::chrono::milliseconds(5);
 // 32 MiB, what a core of today's servers can reach.
 constexpr int64_t kLeavesCache = int64_t{96} << 20;
 constexpr int64_t kMostCopies = 4096;
-
-void require(int status, const char* what) {
-  if (status == 0) return;
-  const char* message = aclGetRecentErrMsg();
-  throw std::runtime_error(std::string(what) + " answered " + std::to_string(status) + ": " +
-                           (message == nullptr ? "" : message));
-}
-
-uint64_t planned_workspace(const Problem& problem) {
-  uint64_t size = 0;
-  aclOpExecutor* executor = nullptr;
-  require(problem.plan(&size, &executor), "phase one");
-  require(aclDestroyAclOpExecutor(executor), "aclDestroyAclOpExecutor");
-  return size;
-}
 
 // A line of /proc/self/status in bytes: VmRSS, or VmHWM, its highest so far.
 int64_t resident_bytes(const std::string& key) {
@@ -63,7 +49,8 @@ double median_of(const std::vector<double>& seconds) { return spread_of(seconds)
 Spread spread_of(std::vector<double> seconds) {
   std::sort(seconds.begin(), seconds.end());
   const auto at = [&](double part) {
-    return seconds[static_cast<size_t>(part * static_cast<double>(seconds.size() - 1) + 0.5)];
+    return seconds[static_cast<size_t>(
+        std::lround(part * static_cast<double>(seconds.size() - 1)))];
   };
   return {at(0.5), at(0.2), at(0.8)};
 }
@@ -86,12 +73,9 @@ Subject::Subject(const Operator& op, aclDataType dtype, const std::string& shape
   const int64_t wanted = cached ? 1 : std::min((kLeavesCache + bytes - 1) / bytes, kMostCopies);
   while (static_cast<int64_t>(copies_.size()) < wanted) copies_.push_back(op.make(dtype, shape));
   require(aclrtCreateStream(&stream_), "aclrtCreateStream");
-  workspace_bytes_ = static_cast<int64_t>(planned_workspace(copies_[0]));
-  if (workspace_bytes_ != 0) {
-    require(
-        aclrtMalloc(&workspace_, static_cast<size_t>(workspace_bytes_), ACL_MEM_MALLOC_HUGE_FIRST),
-        "aclrtMalloc");
-  }
+  require(aclDestroyAclOpExecutor(plan()), "aclDestroyAclOpExecutor");
+  if (workspace_bytes_ == 0) return;
+  require(aclrtMalloc(&workspace_, workspace_bytes_, ACL_MEM_MALLOC_HUGE_FIRST), "aclrtMalloc");
 }
 
 Subject::~Subject() {
@@ -100,14 +84,22 @@ Subject::~Subject() {
 }
 
 void Subject::call() {
-  const Problem& problem = copies_[next_];
+  execute(plan());
+  wait();
   next_ = next_ + 1 == copies_.size() ? 0 : next_ + 1;
-  uint64_t size = 0;
-  aclOpExecutor* executor = nullptr;
-  require(problem.plan(&size, &executor), "phase one");
-  require(problem.execute(workspace_, size, executor, stream_), "phase two");
-  require(aclrtSynchronizeStream(stream_), "aclrtSynchronizeStream");
 }
+
+aclOpExecutor* Subject::plan() {
+  aclOpExecutor* executor = nullptr;
+  require(copies_[next_].plan(&workspace_bytes_, &executor), "phase one");
+  return executor;
+}
+
+void Subject::execute(aclOpExecutor* executor) {
+  require(copies_[next_].execute(workspace_, workspace_bytes_, executor, stream_), "phase two");
+}
+
+void Subject::wait() { require(aclrtSynchronizeStream(stream_), "aclrtSynchronizeStream"); }
 
 Timing measure(const std::string& name, Subject& subject,
                const std::vector<std::unique_ptr<Rival>>& rivals, const Effort& effort) {

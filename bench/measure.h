@@ -47,19 +47,22 @@ class Subject {
   Subject& operator=(const Subject&) = delete;
   ~Subject();
 
-  // Both phases and the synchronise of the next copy. Throws std::runtime_error with the library's
-  // message when a call fails.
+  // Both phases and the synchronise of the next copy; and each of them apart, of the copy that
+  // call() would take next. All throw as require() does.
   void call();
+  aclOpExecutor* plan();
+  void execute(aclOpExecutor* executor);
+  void wait();
   const Problem& problem() const { return copies_[0]; }
   size_t copies() const { return copies_.size(); }
-  int64_t workspace_bytes() const { return workspace_bytes_; }
+  int64_t workspace_bytes() const { return static_cast<int64_t>(workspace_bytes_); }
 
  private:
   std::vector<Problem> copies_;
   size_t next_ = 0;
   aclrtStream stream_ = nullptr;
   void* workspace_ = nullptr;
-  int64_t workspace_bytes_ = 0;
+  uint64_t workspace_bytes_ = 0;
 };
 
 // Seconds of each of `repeats` calls, on average, and the repeats that take so many seconds.

@@ -72,7 +72,7 @@ float multiply_add(int64_t rounds) {
   return hn::GetLane(hn::SumOfLanes(d, chain[0]));
 }
 
-size_t flops_a_round() { return 2 * 12 * hn::Lanes(Bytes()); }
+size_t flops_a_round() { return size_t{24} * hn::Lanes(Bytes()); }
 
 }  // namespace
 }  // namespace HWY_NAMESPACE

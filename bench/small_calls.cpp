@@ -3,8 +3,8 @@
 #include <atomic>
 #include <chrono>
 #include <cstdio>
+#include <exception>
 #include <functional>
-#include <stdexcept>
 #include <string>
 #include <thread>
 #include <vector>
@@ -30,57 +30,10 @@ const std::vector<std::string> kProblems = {
     "grouped_bias_add_grad/f32/16x64-g4", "embedding_dense_backward/f32/16x32x64",
     "nsa_compress_grad/bf16/32x1x64-l32-d16"};
 
-void require(int status, const char* what) {
-  if (status != 0) throw std::runtime_error(std::string(what) + " failed");
-}
-
-// A problem with its stream, workspace and the two phases apart.
-class Subject {
- public:
-  explicit Subject(const std::string& name) {
-    const size_t first = name.find('/');
-    const size_t second = name.find('/', first + 1);
-    for (const Operator& op : operators()) {
-      if (op.name != name.substr(0, first)) continue;
-      problem_ =
-          op.make(parse_dtype(name.substr(first + 1, second - first - 1)), name.substr(second + 1));
-    }
-    require(aclrtCreateStream(&stream_), "aclrtCreateStream");
-    aclOpExecutor* executor = plan();
-    require(aclDestroyAclOpExecutor(executor), "aclDestroyAclOpExecutor");
-    if (size_ != 0) require(aclrtMalloc(&workspace_, size_, ACL_MEM_MALLOC_HUGE_FIRST), "malloc");
-  }
-  Subject(const Subject&) = delete;
-  Subject& operator=(const Subject&) = delete;
-  ~Subject() {
-    static_cast<void>(aclrtDestroyStream(stream_));
-    if (workspace_ != nullptr) static_cast<void>(aclrtFree(workspace_));
-  }
-
-  aclOpExecutor* plan() {
-    aclOpExecutor* executor = nullptr;
-    require(problem_.plan(&size_, &executor), "phase one");
-    return executor;
-  }
-  void execute(aclOpExecutor* executor) {
-    require(problem_.execute(workspace_, size_, executor, stream_), "phase two");
-  }
-  void wait() { require(aclrtSynchronizeStream(stream_), "aclrtSynchronizeStream"); }
-  void call() {
-    execute(plan());
-    wait();
-  }
-
- private:
-  Problem problem_;
-  aclrtStream stream_ = nullptr;
-  void* workspace_ = nullptr;
-  uint64_t size_ = 0;
-};
-
 double median_microseconds(const std::function<void()>& call) {
   for (int i = 0; i < kBatch; ++i) call();
   std::vector<double> seconds;
+  seconds.reserve(kBatches);
   for (int i = 0; i < kBatches; ++i) seconds.push_back(seconds_of(call, kBatch));
   return spread_of(seconds).median * 1e6;
 }
@@ -88,8 +41,10 @@ double median_microseconds(const std::function<void()>& call) {
 // What phase two takes until it returns, the stream at work or idle for a moment.
 double phase_two_microseconds(Subject& subject) {
   std::vector<double> seconds;
+  seconds.reserve(kBatches);
   for (int i = 0; i < kBatches; ++i) {
     std::vector<aclOpExecutor*> executors;
+    executors.reserve(kBatch);
     for (int j = 0; j < kBatch; ++j) executors.push_back(subject.plan());
     size_t next = 0;
     seconds.push_back(seconds_of([&] { subject.execute(executors[next++]); }, kBatch));
@@ -154,7 +109,8 @@ void run() {
   std::printf("microseconds a call, medians\n%-46s %8s %8s %8s %8s %8s %8s %8s\n", "problem",
               "whole", "phase 2", "idle", "repeat", "queued", "1000", "crowded");
   for (const std::string& name : kProblems) {
-    Subject subject(name);
+    const Job job = parse_job(name);
+    Subject subject(*job.op, parse_dtype(job.dtype), job.shape, true);
     const double whole = median_microseconds([&] { subject.call(); });
     const double phase_two = phase_two_microseconds(subject);
     const double idle = after_idle_microseconds(subject);

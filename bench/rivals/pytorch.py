@@ -7,6 +7,8 @@ fastest runs; its heap is warm (memory never goes back to the system: with glibc
 result pays page faults, 2 to 4 times the time). With --compiled the ways are plain formulas that
 torch.compile turns into kernels. Results of a problem's ways must agree.
 """
+import ctypes
+import gc
 import os
 import sys
 import time
@@ -306,6 +308,13 @@ class Problem:
         self.next = (self.next + 1) % len(self.calls)
 
 
+def start_afresh():
+    """A heap that never shrinks by itself would fill the machine problem after problem."""
+    torch.compiler.reset()
+    gc.collect()
+    ctypes.CDLL(None).malloc_trim(0)
+
+
 def main():
     compiled = "--compiled" in sys.argv[1:]
     problem = None
@@ -316,7 +325,7 @@ def main():
             answer = "ok"
         elif order == "make":
             problem = None
-            torch.compiler.reset()
+            start_afresh()
             try:
                 problem = Problem(words[0], int(words[1]), compiled)
                 answer = f"ok {problem.way}"

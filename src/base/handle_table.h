@@ -6,6 +6,10 @@
 // The tag makes it a non-canonical address, so it never equals a real pointer. Looking one up reads
 // slots that are never given back to the system, hence a stale handle is refused without touching
 // freed memory. Look-ups take no lock: they pin the slot with one compare-and-swap.
+//
+// Objects that say `kStays` are made with their slots and never destroyed; begin(...) and end()
+// stand for construction and destruction then. They can also be read without a pin, which is two
+// locked instructions less, where all that is read is atomic.
 #ifndef ACLGRAD_BASE_HANDLE_TABLE_H_
 #define ACLGRAD_BASE_HANDLE_TABLE_H_
 
@@ -33,6 +37,12 @@ enum class Kind : uint8_t {
   kStream,
   kEvent,
   kDataBuffer,
+};
+
+// See above.
+template <class T>
+concept Stays = requires {
+  T::kStays;
 };
 
 namespace handle {
@@ -117,7 +127,11 @@ class HandleTable {
     const uint32_t index = take_slot();
     Slot& slot = at(index);
     try {
-      std::construct_at(slot.object(), std::forward<Args>(args)...);
+      if constexpr (Stays<T>) {
+        slot.object()->begin(std::forward<Args>(args)...);
+      } else {
+        std::construct_at(slot.object(), std::forward<Args>(args)...);
+      }
     } catch (...) {
       give_back(slot, index);
       throw;
@@ -144,6 +158,20 @@ class HandleTable {
     uint32_t index = 0;
     Slot* slot = find(handle, index);
     return slot != nullptr && is_live(slot->state.load(std::memory_order_acquire), handle);
+  }
+
+  // Calls read(object) without a pin. The object may end, or be another one's by then: false when
+  // the handle was not that of a live object all the while, and what was read means nothing. Every
+  // load of `read` must be an acquire, and every store of begin() a release.
+  template <class Read>
+  bool read(const void* handle, Read&& read) noexcept requires Stays<T> {
+    uint32_t index = 0;
+    Slot* slot = find(handle, index);
+    if (slot == nullptr || !is_live(slot->state.load(std::memory_order_acquire), handle)) {
+      return false;
+    }
+    read(std::as_const(*slot->object()));
+    return is_live(slot->state.load(std::memory_order_relaxed), handle);
   }
 
   // Ends a handle; the object goes when the last pin does. False when there was no such handle.
@@ -207,7 +235,11 @@ class HandleTable {
   }
 
   void finish(Slot& slot, uint32_t index) noexcept {
-    std::destroy_at(slot.object());
+    if constexpr (Stays<T>) {
+      slot.object()->end();
+    } else {
+      std::destroy_at(slot.object());
+    }
     give_back(slot, index);
   }
 
@@ -249,7 +281,11 @@ class HandleTable {
   // Two threads may both make the segment; the loser frees its copy.
   void make_segment(size_t segment) {
     if (segments_[segment].load(std::memory_order_acquire) != nullptr) return;
-    auto slots = std::make_unique<Slot[]>(size_t{1} << (segment + kFirstSegmentBits));
+    const size_t count = size_t{1} << (segment + kFirstSegmentBits);
+    auto slots = std::make_unique<Slot[]>(count);
+    if constexpr (Stays<T>) {
+      for (size_t i = 0; i < count; ++i) std::construct_at(slots[i].object());
+    }
     Slot* expected = nullptr;
     if (segments_[segment].compare_exchange_strong(expected, slots.get(),
                                                    std::memory_order_acq_rel)) {

@@ -18,8 +18,10 @@ inline constexpr int kMaxRank = 8;
 struct View {
   aclDataType dtype = ACL_DT_UNDEFINED;
   int rank = 0;
-  std::array<int64_t, kMaxRank> dims{};
-  std::array<int64_t, kMaxRank> strides{};  // in elements; 0 and negative allowed
+  // Of the first `rank` dimensions. The others are never read and therefore not set: a small call
+  // makes dozens of views.
+  std::array<int64_t, kMaxRank> dims;
+  std::array<int64_t, kMaxRank> strides;  // in elements; 0 and negative allowed
 
   int64_t numel() const {
     return saturating_product(std::span(dims.data(), static_cast<size_t>(rank)));
@@ -29,11 +31,15 @@ struct View {
 // Of a view with elements.
 inline View contiguous_view(aclDataType dtype, int rank,
                             const std::array<int64_t, kMaxRank>& dims) {
-  View view{dtype, rank, dims, {}};
+  View view;
+  view.dtype = dtype;
+  view.rank = rank;
   int64_t stride = 1;
   for (int i = rank - 1; i >= 0; --i) {
-    view.strides[static_cast<size_t>(i)] = stride;
-    stride *= dims[static_cast<size_t>(i)];
+    const auto index = static_cast<size_t>(i);
+    view.dims[index] = dims[index];
+    view.strides[index] = stride;
+    stride *= dims[index];
   }
   return view;
 }
@@ -41,7 +47,8 @@ inline View contiguous_view(aclDataType dtype, int rank,
 // The same elements in the same order with fewer dimensions: size-1 dimensions are dropped and
 // neighbours that step as one are joined. `from`, `to`: only dimensions [from, to) of `view`.
 inline View collapsed(const View& view, int from, int to) {
-  View out{view.dtype, 0, {}, {}};
+  View out;
+  out.dtype = view.dtype;
   for (int i = from; i < to; ++i) {
     const auto from_index = static_cast<size_t>(i);
     const int64_t dim = view.dims[from_index];

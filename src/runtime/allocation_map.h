@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// The live allocations of one memory space: a flat sorted array under a sequence lock. Every phase
-// two reads it, without a lock; changes are rare. All shared words are atomic, so a reader that
+// The live allocations of one memory space: sorted leaves of a fixed size, and a sorted array of
+// the leaves, under a sequence lock. Every phase two reads it, without a lock; a change moves part
+// of one leaf, however many allocations there are. All shared words are atomic, so a reader that
 // races with a writer reads stale numbers, notices, and tries again.
 #ifndef ACLGRAD_RUNTIME_ALLOCATION_MAP_H_
 #define ACLGRAD_RUNTIME_ALLOCATION_MAP_H_
 
+#include <array>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -31,27 +33,46 @@ class AllocationMap {
   Range find(uintptr_t address) const noexcept;
 
  private:
+  // Two pages: a change moves half of a leaf at most, and splits one every hundred insertions.
+  static constexpr size_t kLeafEntries = 256;
+
   struct Entry {
     std::atomic<uintptr_t> begin{0};
     std::atomic<size_t> size{0};
   };
+  struct Leaf {
+    std::atomic<size_t> count{0};
+    std::array<Entry, kLeafEntries> entries;
+    Leaf* next_unused = nullptr;
+  };
+  struct Branch {
+    std::atomic<uintptr_t> begin{0};  // of the leaf's first entry
+    std::atomic<Leaf*> leaf{nullptr};
+  };
   // Old tables are kept: a reader may still be in one. Together they are smaller than the newest.
+  // Leaves are kept too, for later use.
   struct Table {
     Table* older = nullptr;
     size_t capacity = 0;
-    Entry* entries = nullptr;
+    Branch* branches = nullptr;
   };
 
   Range search(uintptr_t address) const noexcept;
-  static size_t upper_bound(const Table& table, size_t count, uintptr_t address) noexcept;
-  void grow();
+  // All of these hold the writers' lock; those that end in _locked change what readers see.
+  void make_room();
+  size_t leaf_of(uintptr_t begin) const noexcept;
+  void insert_leaf_locked(size_t index, Leaf* leaf) noexcept;
+  void erase_leaf_locked(size_t index) noexcept;
+  void split_locked(size_t index) noexcept;
+  void join_locked(size_t index) noexcept;
   void begin_change() noexcept;
   void end_change() noexcept;
 
   mutable std::mutex writers_;
   std::atomic<uint64_t> version_{0};  // odd while a writer is at work
   std::atomic<Table*> table_{nullptr};
-  std::atomic<size_t> count_{0};
+  std::atomic<size_t> count_{0};  // leaves
+  Leaf* unused_ = nullptr;        // leaves without entries
 };
 
 }  // namespace aclgrad

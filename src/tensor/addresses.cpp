@@ -2,6 +2,7 @@
 #include "tensor/addresses.h"
 
 #include <algorithm>
+#include <bit>
 
 #include "base/dtype.h"
 #include "runtime/services.h"
@@ -16,7 +17,7 @@ uintptr_t number(const void* address) { return reinterpret_cast<uintptr_t>(addre
 // on the same tensors again and again. A thread's own, so without locks.
 class RecentAllocations {
  public:
-  Allocation find(const void* address, uint64_t changes) {
+  const Allocation& find(const void* address, uint64_t changes) {
     Entry& entry = entries_[slot(number(address))];
     if (entry.address != address || entry.changes != changes) {
       entry = Entry{address, changes, aclgrad_find_allocation(address)};
@@ -25,7 +26,8 @@ class RecentAllocations {
   }
 
  private:
-  static constexpr size_t kBits = 4;
+  // 64 entries: an operator's ten tensors rarely meet.
+  static constexpr size_t kBits = 6;
   struct Entry {
     const void* address = nullptr;  // never looked up
     uint64_t changes = 0;
@@ -139,7 +141,6 @@ Status refuse_overlap(const char* op, const PlannedOperand& output, const Planne
 // `index` is that of `other` among the operands.
 Status check_pair(const char* op, const Placed& output, size_t output_index, const Placed& other,
                   size_t index, uint32_t& copies) {
-  if (output.high <= other.low || other.high <= output.low) return kOk;
   if ((output.operand->in_place_inputs >> index & 1) != 0 && output.first == other.first) {
     return kOk;
   }
@@ -176,7 +177,7 @@ Status check_ranges(const LaunchState& state, const Addresses& bases) {
     if (!state.operands[i].touched || bases[i] == nullptr) continue;
     const PlannedOperand& operand = state.operands[i];
     const uintptr_t base = number(bases[i]);
-    const Allocation allocation = recent.find(bases[i], changes);
+    const Allocation& allocation = recent.find(bases[i], changes);
     Status status = kOk;
     switch (allocation.kind) {
       case AddressKind::kDevice:
@@ -198,14 +199,22 @@ Status check_overlaps(const LaunchState& state, const Addresses& bases, uint32_t
   std::array<Placed, kMaxOperands> placed;
   uint32_t present = 0;
   for (size_t i = 0; i < state.operand_count; ++i) {
-    if (!state.operands[i].touched || bases[i] == nullptr) continue;
-    placed[i] = place(state.operands[i], bases[i]);
-    present |= uint32_t{1} << i;
+    const bool is_present = state.operands[i].touched && bases[i] != nullptr;
+    placed[i] = is_present ? place(state.operands[i], bases[i]) : Placed{};
+    present |= uint32_t{is_present} << i;
   }
   for (size_t i = 0; i < state.operand_count; ++i) {
     if ((present >> i & 1) == 0 || state.operands[i].role != Role::kOutput) continue;
-    for (size_t j = 0; j < state.operand_count; ++j) {
-      if ((present >> j & 1) == 0 || i == j) continue;
+    // Nearly all lie apart: found without a branch for each.
+    uint32_t near = 0;
+    uint32_t bit = 1;
+    for (size_t j = 0; j < state.operand_count; ++j, bit += bit) {
+      const int apart = int{placed[i].high <= placed[j].low} | int{placed[j].high <= placed[i].low};
+      near |= apart != 0 ? 0 : bit;
+    }
+    near &= present & ~(uint32_t{1} << i);
+    for (; near != 0; near &= near - 1) {
+      const auto j = static_cast<size_t>(std::countr_zero(near));
       // Two outputs are compared once.
       if (j < i && state.operands[j].role == Role::kOutput) continue;
       if (const Status status = check_pair(state.op, placed[i], i, placed[j], j, copies)) {

@@ -74,22 +74,21 @@ Status get_size(const char* function, const char* parameter, HandleTable<HostArr
 extern "C" {
 
 Status aclgrad_read_int_array(const char* op, const char* name, const aclIntArray* array,
-                              std::vector<int64_t>& out) {
+                              IntEntries& out) {
   out.clear();
   if (array == nullptr) return kOk;
   const auto pin = int_arrays.pin(array);
   if (!pin) return refuse_handle(op, name, array, Kind::kIntArray, kParamInvalid);
-  out.assign(pin->values.get(), pin->values.get() + pin->size);
+  out.assign(pin->values.get(), pin->size);
   return kOk;
 }
 
 Status aclgrad_read_bool_array(const char* op, const char* name, const aclBoolArray* array,
-                               std::vector<bool>& out) {
+                               BoolEntries& out) {
   out.clear();
   if (array == nullptr) return kOk;
   const auto pin = bool_arrays.pin(array);
   if (!pin) return refuse_handle(op, name, array, Kind::kBoolArray, kParamInvalid);
-  out.reserve(pin->size);
   for (uint64_t i = 0; i < pin->size; ++i) out.push_back(pin->values[i] != 0);
   return kOk;
 }

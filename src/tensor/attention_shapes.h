@@ -29,13 +29,12 @@ inline constexpr auto& attention_mask = aclgrad_check_attention_mask;
 
 namespace aclgrad {
 
-// A mask that passed its check as a view of `shape`'s dims.
-inline View repeated_mask(View mask, const View& shape) {
+// Makes a mask that passed its check a view of `shape`'s dims.
+inline void repeat_mask(View& mask, const View& shape) {
   for (size_t i = 0; i < 2; ++i) {
     if (mask.dims[i] == 1) mask.strides[i] = 0;
     mask.dims[i] = shape.dims[i];
   }
-  return mask;
 }
 
 // "<folder>/f16/8x16x512x512".

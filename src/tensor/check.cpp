@@ -2,7 +2,6 @@
 #include "tensor/check.h"
 
 #include <algorithm>
-#include <optional>
 #include <vector>
 
 #include "base/checked.h"
@@ -36,21 +35,24 @@ const char* format_name(aclFormat format) {
   }
 }
 
-std::optional<int64_t> checked_numel(const Operand& operand) {
-  int64_t product = 1;
+// False when the product leaves int64. No std::optional: returned by a function, it is written in
+// two pieces and read in one, which waits for both.
+bool count_elements(const Operand& operand, int64_t& count) {
+  count = 0;
   for (int i = 0; i < operand.kept_dims(); ++i) {
-    if (operand.dim(i) == 0) return 0;
+    if (operand.dim(i) == 0) return true;
   }
+  count = 1;
   for (int i = 0; i < operand.kept_dims(); ++i) {
-    if (__builtin_mul_overflow(product, operand.dim(i), &product)) return std::nullopt;
+    if (__builtin_mul_overflow(count, operand.dim(i), &count)) return false;
   }
-  return product;
+  return true;
 }
 
 std::string element_count(const Operand& operand) {
-  const std::optional<int64_t> count = checked_numel(operand);
-  if (!count) return "more than 2^63 elements";
-  return std::to_string(*count) + (*count == 1 ? " element" : " elements");
+  int64_t count = 0;
+  if (!count_elements(operand, count)) return "more than 2^63 elements";
+  return std::to_string(count) + (count == 1 ? " element" : " elements");
 }
 
 Status refuse_shape(const char* op, const Operand& operand, std::span<const int64_t> expected,
@@ -61,10 +63,10 @@ Status refuse_shape(const char* op, const Operand& operand, std::span<const int6
 }
 
 // Whether the view's lowest and highest byte, counted from the storage's base, and the distance
-// between them fit int64.
-bool reach_fits(const Operand& operand, int64_t size) {
-  int64_t low = operand.offset;
-  int64_t high = operand.offset;
+// between them fit int64. They are found on the way.
+bool reach_fits(const Operand& operand, int64_t size, int64_t& low, int64_t& high) {
+  low = operand.offset;
+  high = operand.offset;
   for (int i = 0; i < operand.kept_dims(); ++i) {
     const auto index = static_cast<size_t>(i);
     if (operand.dims[index] <= 1) continue;
@@ -80,12 +82,44 @@ bool reach_fits(const Operand& operand, int64_t size) {
          !__builtin_add_overflow(high, size, &high) && !__builtin_sub_overflow(high, low, &bytes);
 }
 
+int64_t element_bytes(const Operand& operand) {
+  return std::max<int64_t>(1, static_cast<int64_t>(dtype_size(operand.dtype)));
+}
+
+int dense_dims_of(const Operand& operand) {
+  int64_t expected = 1;
+  for (int i = operand.kept_dims() - 1; i >= 0; --i) {
+    const auto index = static_cast<size_t>(i);
+    if (operand.dims[index] == 1) continue;
+    if (operand.strides[index] != expected) return operand.kept_dims() - 1 - i;
+    expected *= operand.dims[index];
+  }
+  return operand.kept_dims();
+}
+
 }  // namespace
+
+// As aclgrad_check_sizes judges.
+Facts facts_of(const Operand& operand) {
+  Facts facts;
+  if (operand.rank > kMaxRank || operand.storage_elements == kStorageInvalid) return facts;
+  for (int i = 0; i < operand.kept_dims(); ++i) {
+    if (operand.dim(i) < 0) return facts;
+  }
+  const int64_t size = element_bytes(operand);
+  if (!count_elements(operand, facts.elements)) return facts;
+  facts.fit = facts.elements == 0;
+  if (facts.fit || !checked_product({facts.elements, size})) return facts;
+  facts.fit = reach_fits(operand, size, facts.low, facts.high);
+  if (!facts.fit) return facts;
+  facts.first = operand.offset * size;
+  facts.dense_dims = dense_dims_of(operand);
+  return facts;
+}
 
 extern "C" {
 
-Status aclgrad_check_not_null(const char* op, const char* name, const void* pointer) {
-  if (pointer != nullptr) return kOk;
+Status aclgrad_refuse_null(const char* op, const char* name) {
   return fail(kParamNullptr, "%s: %s is null; it is required", op, name);
 }
 
@@ -109,8 +143,7 @@ Status aclgrad_refuse_dtype(const char* op, const Operand& operand,
               dtype_name(operand.dtype), static_cast<int>(operand.dtype), names.c_str());
 }
 
-Status aclgrad_check_same_dtype(const char* op, const Operand& operand, const Operand& other) {
-  if (!operand.given() || !other.given() || operand.dtype == other.dtype) return kOk;
+Status aclgrad_refuse_other_dtype(const char* op, const Operand& operand, const Operand& other) {
   return fail(kParamInvalid, "%s: %s has dtype %s (%d); expected %s, the dtype of %s", op,
               operand.name, dtype_name(operand.dtype), static_cast<int>(operand.dtype),
               dtype_name(other.dtype), other.name);
@@ -143,12 +176,7 @@ Status aclgrad_check_shape(const char* op, const Operand& operand,
   return same ? kOk : refuse_shape(op, operand, expected, meaning);
 }
 
-Status aclgrad_check_same_shape(const char* op, const Operand& operand, const Operand& other) {
-  if (!operand.given() || !other.given()) return kOk;
-  const bool same = operand.rank == other.rank &&
-                    std::equal(operand.dims.begin(), operand.dims.begin() + operand.kept_dims(),
-                               other.dims.begin());
-  if (same) return kOk;
+Status aclgrad_refuse_other_shape(const char* op, const Operand& operand, const Operand& other) {
   return fail(kParamInvalid, "%s: %s has shape %s; expected %s, the shape of %s", op, operand.name,
               shape_text(operand).c_str(), shape_text(other).c_str(), other.name);
 }
@@ -156,7 +184,8 @@ Status aclgrad_check_same_shape(const char* op, const Operand& operand, const Op
 Status aclgrad_check_numel(const char* op, const Operand& operand, int64_t expected,
                            const char* meaning, const Operand& of) {
   if (!operand.given()) return kOk;
-  if (expected != kTooMany && checked_numel(operand) == expected) return kOk;
+  int64_t found = 0;
+  if (expected != kTooMany && count_elements(operand, found) && found == expected) return kOk;
   const std::string count = expected == kTooMany ? "more than 2^63-1" : std::to_string(expected);
   return fail(kParamInvalid, "%s: %s has shape %s (%s); expected %s elements, %s %s", op,
               operand.name, shape_text(operand).c_str(), element_count(operand).c_str(),
@@ -170,15 +199,17 @@ Status aclgrad_check_sizes(const char* op, const Operand& operand) {
                 "%s: %s has a negative storage dimension; expected sizes of 0 and more", op,
                 operand.name);
   }
-  const auto size = std::max<int64_t>(1, static_cast<int64_t>(dtype_size(operand.dtype)));
-  const std::optional<int64_t> count = checked_numel(operand);
-  if (count == 0) return kOk;
-  if (!count || !checked_product({*count, size})) {
+  const int64_t size = element_bytes(operand);
+  int64_t count = 0;
+  const bool counted = count_elements(operand, count);
+  if (counted && count == 0) return kOk;
+  if (!counted || !checked_product({count, size})) {
     return fail(kParamInvalid,
                 "%s: %s has shape %s of %s; expected at most 2^63-1 bytes of elements", op,
                 operand.name, shape_text(operand).c_str(), dtype_name(operand.dtype));
   }
-  if (reach_fits(operand, size)) return kOk;
+  int64_t low = 0, high = 0;
+  if (reach_fits(operand, size, low, high)) return kOk;
   return fail(kParamInvalid,
               "%s: %s with shape %s, strides %s and offset %lld reaches farther than 2^63-1 bytes; "
               "expected a view that memory can hold",

@@ -9,6 +9,7 @@
 #include <initializer_list>
 #include <span>
 
+#include "base/checked.h"
 #include "tensor/operand.h"
 
 namespace aclgrad::check {
@@ -21,22 +22,17 @@ extern "C" {
 [[gnu::visibility("default")]] Status aclgrad_refuse_format(const char* op, const Operand& operand);
 [[gnu::visibility("default")]] Status aclgrad_refuse_rank(const char* op, const Operand& operand,
                                                           uint64_t least, uint64_t most);
-// 161001 when `pointer` is null.
-[[gnu::visibility("default")]] Status aclgrad_check_not_null(const char* op, const char* name,
-                                                             const void* pointer);
-
-// `operand` has the dtype of `other`.
-[[gnu::visibility("default")]] Status aclgrad_check_same_dtype(const char* op,
-                                                               const Operand& operand,
-                                                               const Operand& other);
+[[gnu::visibility("default")]] Status aclgrad_refuse_null(const char* op, const char* name);
+[[gnu::visibility("default")]] Status aclgrad_refuse_other_dtype(const char* op,
+                                                                 const Operand& operand,
+                                                                 const Operand& other);
+[[gnu::visibility("default")]] Status aclgrad_refuse_other_shape(const char* op,
+                                                                 const Operand& operand,
+                                                                 const Operand& other);
 // The dims equal `expected`; `meaning` completes the message ("one per normalized row").
 [[gnu::visibility("default")]] Status aclgrad_check_shape(const char* op, const Operand& operand,
                                                           std::span<const int64_t> expected,
                                                           const char* meaning);
-// The dims equal those of `other`.
-[[gnu::visibility("default")]] Status aclgrad_check_same_shape(const char* op,
-                                                               const Operand& operand,
-                                                               const Operand& other);
 // The operand has `expected` elements, in any shape; kTooMany is more than any tensor has.
 // `meaning` and the shape of `of` complete the message ("one per normalized row of input"
 // "[8,16]").
@@ -48,12 +44,39 @@ extern "C" {
 [[gnu::visibility("default")]] Status aclgrad_check_sizes(const char* op, const Operand& operand);
 }
 
-inline constexpr auto& not_null = aclgrad_check_not_null;
-inline constexpr auto& same_dtype = aclgrad_check_same_dtype;
+// Of an operand whose description is all there.
+Facts facts_of(const Operand& operand);
+
 inline constexpr auto& shape = aclgrad_check_shape;
-inline constexpr auto& same_shape = aclgrad_check_same_shape;
-inline constexpr auto& numel = aclgrad_check_numel;
-inline constexpr auto& sizes = aclgrad_check_sizes;
+
+// 161001 when `pointer` is null.
+inline Status not_null(const char* op, const char* name, const void* pointer) {
+  return pointer != nullptr ? kOk : aclgrad_refuse_null(op, name);
+}
+
+// `operand` has the dtype of `other`.
+inline Status same_dtype(const char* op, const Operand& operand, const Operand& other) {
+  if (!operand.given() || !other.given() || operand.dtype == other.dtype) return kOk;
+  return aclgrad_refuse_other_dtype(op, operand, other);
+}
+
+// The dims equal those of `other`.
+inline Status same_shape(const char* op, const Operand& operand, const Operand& other) {
+  if (!operand.given() || !other.given()) return kOk;
+  bool same = operand.rank == other.rank;
+  for (int i = 0; same && i < operand.kept_dims(); ++i) same = operand.dim(i) == other.dim(i);
+  return same ? kOk : aclgrad_refuse_other_shape(op, operand, other);
+}
+
+inline Status numel(const char* op, const Operand& operand, int64_t expected, const char* meaning,
+                    const Operand& of) {
+  if (operand.facts.fit && operand.facts.elements == expected && expected != kTooMany) return kOk;
+  return aclgrad_check_numel(op, operand, expected, meaning, of);
+}
+
+inline Status sizes(const char* op, const Operand& operand) {
+  return operand.facts.fit ? kOk : aclgrad_check_sizes(op, operand);
+}
 
 // The operand's dtype is one of `allowed`.
 inline Status dtype(const char* op, const Operand& operand,
@@ -86,7 +109,10 @@ inline Status format(const char* op, const Operand& operand) {
 inline Status rank(const char* op, const Operand& operand, uint64_t least, uint64_t most) {
   if (!operand.given()) return kOk;
   bool right = operand.rank >= least && operand.rank <= most && operand.rank <= kMaxRank;
-  for (int i = 0; i < operand.kept_dims(); ++i) right = right && operand.dim(i) >= 0;
+  // What fits has no negative dimension.
+  for (int i = 0; !operand.facts.fit && i < operand.kept_dims(); ++i) {
+    right = right && operand.dim(i) >= 0;
+  }
   return right ? kOk : aclgrad_refuse_rank(op, operand, least, most);
 }
 

@@ -53,16 +53,15 @@ Status read_addresses(const LaunchState& state, Addresses& bases) {
     const PlannedOperand& operand = state.operands[i];
     bases[i] = nullptr;
     if (operand.handle == nullptr) continue;
-    const auto pin = tensors.pin(operand.handle);
-    if (!pin) {
+    const bool live =
+        tensors.read(operand.handle, [&](const Tensor& tensor) { bases[i] = tensor.data(); });
+    if (!live) {
       return fail(
           kParamInvalid,
           "%s: %s was destroyed after phase one; expected it alive until phase two returned",
           state.op, operand.name);
     }
-    if (!operand.touched) continue;
-    bases[i] = pin->data();
-    if (bases[i] != nullptr) continue;
+    if (!operand.touched || bases[i] != nullptr) continue;
     return fail(kParamNullptr,
                 "%s: %s has %lld elements and a null address; expected their address", state.op,
                 operand.name, static_cast<long long>(operand.elements));
@@ -82,14 +81,10 @@ bool verified(const LaunchState& state, const Addresses& bases) {
 
 Status enqueue(LaunchState& state, bool repeatable, const Addresses& bases, void* workspace,
                uint32_t copies, aclrtStream stream, AddressUse& use) {
-  Addresses first;
-  for (size_t i = 0; i < state.operand_count; ++i) {
-    if (!state.operands[i].touched) continue;
-    first[i] = static_cast<std::byte*>(bases[i]) + state.operands[i].first;
-  }
-  LaunchWork* work = repeatable ? new LaunchWork(state, false) : &state.work;
+  const bool queued = repeatable && state.work_queued.exchange(true, std::memory_order_acquire);
+  LaunchWork* work = queued ? new LaunchWork(state, false) : &state.work;
   state.retain();
-  if (!work->bind(first, workspace, copies)) {
+  if (!work->bind(bases, workspace, copies)) {
     delete work;
     return fail(ACL_ERROR_RT_MEMORY_ALLOCATION,
                 "%s: out of memory for the private copy of an output whose overlap with another "

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tensor/launch.h"
 
+#include <algorithm>
 #include <limits>
+#include <mutex>
 #include <stdexcept>
 
 #include "base/checked.h"
@@ -17,16 +19,24 @@ namespace {
 
 constexpr int64_t kAlignment = 64;
 
-// The states that wait to be used again; what finds no place here goes back to the heap.
-constexpr size_t kSpareStates = 8;
+// The states that wait to be used again: a few at hand, and behind a lock as many as a queue of
+// small operators may hold at once, up to 4 MiB. Fresh memory for each would cost page faults.
+constexpr size_t kSpareStates = 4;
+constexpr size_t kQueuedStates = 512;
 constinit std::array<std::atomic<LaunchState*>, kSpareStates> spare_states{};
+constinit std::mutex queued_mutex;
+constinit LaunchState* queued_states = nullptr;
+constinit size_t queued_count = 0;
 
 LaunchState* take_spare() {
   for (std::atomic<LaunchState*>& spare : spare_states) {
     if (spare.load(std::memory_order_relaxed) == nullptr) continue;
     if (LaunchState* state = spare.exchange(nullptr, std::memory_order_acquire)) return state;
   }
-  return nullptr;
+  const std::lock_guard lock(queued_mutex);
+  if (queued_states == nullptr) return nullptr;
+  --queued_count;
+  return std::exchange(queued_states, queued_states->next_spare);
 }
 
 bool keep_spare(LaunchState* state) {
@@ -38,17 +48,10 @@ bool keep_spare(LaunchState* state) {
       return true;
     }
   }
-  return false;
-}
-
-bool is_dense(const View& view, int last_dims) {
-  int64_t expected = 1;
-  for (int i = view.rank - 1; i >= 0 && i >= view.rank - last_dims; --i) {
-    const auto index = static_cast<size_t>(i);
-    if (view.dims[index] == 1) continue;
-    if (view.strides[index] != expected) return false;
-    expected *= view.dims[index];
-  }
+  const std::lock_guard lock(queued_mutex);
+  if (queued_count == kQueuedStates) return false;
+  ++queued_count;
+  state->next_spare = std::exchange(queued_states, state);
   return true;
 }
 
@@ -76,21 +79,28 @@ int64_t reserve(LaunchState& state, int64_t bytes) {
   return place;
 }
 
+// Number by number, which is less than the whole view; and loads that straddled stores of numbers
+// would wait for them.
+void copy_dims(int rank, const std::array<int64_t, kMaxRank>& dims,
+               const std::array<int64_t, kMaxRank>& strides, View& to) {
+  to.rank = rank;
+  for (size_t i = 0; i < static_cast<size_t>(rank); ++i) {
+    to.dims[i] = dims[i];
+    to.strides[i] = strides[i];
+  }
+}
+
 void plan_views(PlannedOperand& planned, const Operand& operand, Layout layout) {
-  // Member by member, here and in aclgrad_launch_view: copied whole, the loads there would straddle
-  // the stores here and wait for them.
-  planned.view.rank = operand.kept_dims();
-  planned.view.dims = operand.dims;
-  planned.view.strides = operand.strides;
-  planned.elements = planned.view.numel();
+  copy_dims(operand.kept_dims(), operand.dims, operand.strides, planned.view);
+  const Facts& facts = operand.facts;
+  planned.elements = facts.elements;
   if (planned.elements == 0) return;
-  planned.touched = planned.role == Role::kInput || planned.role == Role::kOutput;
-  const Extent extent = extent_of(planned.view);
-  planned.first = operand.offset * static_cast<int64_t>(dtype_size(operand.dtype));
-  planned.low = planned.first + extent.low;
-  planned.high = planned.first + extent.high;
-  planned.packed = !is_dense(planned.view, layout.contiguous_dims);
-  if (planned.role == Role::kOutput && !is_dense(planned.view, kMaxRank)) {
+  planned.touched = true;
+  planned.first = facts.first;
+  planned.low = facts.low;
+  planned.high = facts.high;
+  planned.packed = facts.dense_dims < std::min(layout.contiguous_dims, planned.view.rank);
+  if (planned.role == Role::kOutput && facts.dense_dims < planned.view.rank) {
     const Overlap overlap = self_overlap(planned.view);
     planned.self_overlapping = overlap == Overlap::kYes;
     planned.sequential = overlap == Overlap::kUndecided;
@@ -152,8 +162,7 @@ void LaunchState::release() noexcept {
       references.fetch_sub(1, std::memory_order_acq_rel) != 1) {
     return;
   }
-  call = nullptr;
-  cuda_call = nullptr;
+  end_call();
   if (!keep_spare(this)) delete this;
 }
 
@@ -177,7 +186,8 @@ LaunchState* take_launch_state(const char* op) {
 
 extern "C" {
 
-int aclgrad_launch_operand(LaunchState& state, const Operand& operand, Layout layout, Role role) {
+int aclgrad_launch_operand(LaunchState& state, const Operand& operand, Layout layout, Role role,
+                           View* view) {
   if (state.operand_count == kMaxOperands) throw std::length_error("too many operands");
   PlannedOperand& planned = state.operands[state.operand_count];
   planned.name = operand.name;
@@ -194,6 +204,14 @@ int aclgrad_launch_operand(LaunchState& state, const Operand& operand, Layout la
   planned.view.rank = 0;
   const bool used = role == Role::kInput || role == Role::kOutput;
   if (operand.given() && used) plan_views(planned, operand, layout);
+  if (operand.given() && view != nullptr) {
+    if (planned.packed) {
+      *view = contiguous_view(operand.dtype, operand.kept_dims(), operand.dims);
+    } else {
+      view->dtype = operand.dtype;
+      copy_dims(operand.kept_dims(), operand.dims, operand.strides, *view);
+    }
+  }
   return static_cast<int>(state.operand_count++);
 }
 
@@ -206,15 +224,8 @@ void aclgrad_launch_allow_in_place(LaunchState& state, int output, int input) {
 
 View aclgrad_launch_view(const LaunchState& state, int operand) {
   const PlannedOperand& planned = state.operand(operand);
-  if (planned.packed) {
-    return contiguous_view(planned.view.dtype, planned.view.rank, planned.view.dims);
-  }
-  View view;
-  view.dtype = planned.view.dtype;
-  view.rank = planned.view.rank;
-  view.dims = planned.view.dims;
-  view.strides = planned.view.strides;
-  return view;
+  if (!planned.packed) return planned.view;
+  return contiguous_view(planned.view.dtype, planned.view.rank, planned.view.dims);
 }
 
 bool aclgrad_launch_packed(const LaunchState& state, int operand) {
@@ -234,12 +245,14 @@ void aclgrad_launch_describe(LaunchState& state, std::string&& problem, double b
   state.target = target;
 }
 
-void aclgrad_launch_call(LaunchState& state, std::function<void(const Run&)>&& body) {
-  state.call = std::move(body);
+void* aclgrad_launch_room(LaunchState& state) {
+  state.end_call();
+  return state.call_room.data();
 }
 
-void aclgrad_launch_call_cuda(LaunchState& state, CudaCall&& call) {
-  state.cuda_call = std::make_unique<CudaCall>(std::move(call));
+void aclgrad_launch_call(LaunchState& state, CallFunctions functions) {
+  if (functions.destroy == nullptr) functions.destroy = state.call.destroy;
+  state.call = functions;
 }
 
 void aclgrad_launch_refuse_last(LaunchState& state, const char* reason) {
@@ -266,7 +279,7 @@ Status aclgrad_plan_phase(const char* op, uint64_t* workspace_size, aclOpExecuto
     if (state->last_refusal != nullptr) {
       return fail(kParamInvalid, "%s: %s", op, state->last_refusal);
     }
-    if (state->call != nullptr && Launch::on_cuda()) {
+    if (state->runs() && state->call.run_on_cuda == nullptr && Launch::on_cuda()) {
       return fail(kInnerFindKernel,
                   "%s: there is no CUDA kernel of this operator yet; expected the CPU "
                   "(ACLGRAD_DEVICE=cpu)",

@@ -9,13 +9,15 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <memory>
+#include <new>
 #include <string>
 #include <type_traits>
 #include <utility>
 
 #include "aclnn/acl_meta.h"
+#include "base/config.h"
+#include "base/device_record.h"
 #include "base/status.h"
 #include "base/view.h"
 #include "kernels/cuda/queue.h"
@@ -60,7 +62,7 @@ class Run {
   DataErrors& errors() const { return *errors_; }
 
   // Of a call on a GPU: where its kernels are launched, and what one of them tells of a data error
-  // (null where the launch has no Explain).
+  // (null where the call does not explain it).
   const CudaQueue& queue() const { return queue_; }
   DeviceRecord* record() const { return record_; }
 
@@ -73,20 +75,26 @@ class Run {
   DeviceRecord* record_ = nullptr;
 };
 
-// A launch on a GPU: hands its kernels to Run::queue().
-struct CudaCall {
-  std::function<CudaAnswer(const Run&)> launch;
-  // Reports what a kernel wrote to Run::record(), if it found something. May be empty.
-  std::function<void(const DeviceRecord&, DataErrors&)> explain;
-};
-
 enum class Role : uint8_t { kInput, kOutput, kUnusedInput, kUnusedOutput };
+
+// Bytes that the closed call may take: eight views, and room for sizes.
+inline constexpr size_t kCallBytes = 2048;
+
+// How the closed call is run, and how it ends (null: nothing to do).
+struct CallFunctions {
+  void (*run)(const void* call, const Run& run) = nullptr;
+  void (*destroy)(void* call) = nullptr;
+  // On a GPU: hands the kernels to Run::queue() (null: there are none), and reports what one of
+  // them wrote to Run::record() (null: none does).
+  CudaAnswer (*run_on_cuda)(const void* call, const Run& run) = nullptr;
+  void (*explain)(const void* call, const DeviceRecord& found, DataErrors& errors) = nullptr;
+};
 
 extern "C" {
 // What Launch's functions of the same names do; its state stays inside libnnopbase.
 [[gnu::visibility("default")]] int aclgrad_launch_operand(LaunchState& state,
                                                           const Operand& operand, Layout layout,
-                                                          Role role);
+                                                          Role role, View* view);
 [[gnu::visibility("default")]] void aclgrad_launch_allow_in_place(LaunchState& state, int output,
                                                                   int input);
 [[gnu::visibility("default")]] View aclgrad_launch_view(const LaunchState& state, int operand);
@@ -95,9 +103,10 @@ extern "C" {
 [[gnu::visibility("default")]] void aclgrad_launch_describe(LaunchState& state,
                                                             std::string&& problem, double bytes,
                                                             const char* target);
+// kCallBytes aligned as for any type. Whoever makes a call there says how it ends.
+[[gnu::visibility("default")]] void* aclgrad_launch_room(LaunchState& state);
 [[gnu::visibility("default")]] void aclgrad_launch_call(LaunchState& state,
-                                                        std::function<void(const Run&)>&& body);
-[[gnu::visibility("default")]] void aclgrad_launch_call_cuda(LaunchState& state, CudaCall&& call);
+                                                        CallFunctions functions);
 [[gnu::visibility("default")]] void aclgrad_launch_refuse_last(LaunchState& state,
                                                                const char* reason);
 [[gnu::visibility("default")]] Status aclgrad_check_outputs(const char* op,
@@ -122,18 +131,19 @@ class Launch {
 
   // Tensor parameters in the order of the signature; an absent optional one is registered too (it
   // keeps its number for aclSet...TensorAddr). Each returns the index of the operand. What is
-  // registered has passed check::rank and check::sizes.
-  int input(const Operand& operand, Layout layout) {
-    return aclgrad_launch_operand(state_, operand, layout, Role::kInput);
+  // registered has passed check::rank and check::sizes. `view` becomes what view(index) returns;
+  // that of an absent operand is left alone.
+  int input(const Operand& operand, Layout layout, View* view = nullptr) {
+    return aclgrad_launch_operand(state_, operand, layout, Role::kInput, view);
   }
-  int output(const Operand& operand, Layout layout) {
-    return aclgrad_launch_operand(state_, operand, layout, Role::kOutput);
+  int output(const Operand& operand, Layout layout, View* view = nullptr) {
+    return aclgrad_launch_operand(state_, operand, layout, Role::kOutput, view);
   }
   // A parameter that is only checked and never touched (bias of LayerNorm, a masked-off output). It
   // has to be alive in both phases; its shape and address do not matter.
   int unused(const Operand& operand, bool is_output = false) {
     return aclgrad_launch_operand(state_, operand, kAnyStrides,
-                                  is_output ? Role::kUnusedOutput : Role::kUnusedInput);
+                                  is_output ? Role::kUnusedOutput : Role::kUnusedInput, nullptr);
   }
 
   // `output` may be the very same view as `input` (address, strides, shape and dtype).
@@ -156,13 +166,47 @@ class Launch {
     aclgrad_launch_describe(state_, std::move(problem), bytes, target);
   }
 
-  // The computation. May not throw and may not refuse; data errors go to Run::errors().
-  // Not set: nothing to do (empty tensors), the checks of phase two still apply.
-  void call(std::function<void(const Run&)> body) { aclgrad_launch_call(state_, std::move(body)); }
+  // Makes a Call, once, and keeps it as long as the plan: filled in place, it is never copied.
+  template <class Call>
+  Call& make() {
+    static_assert(sizeof(Call) <= kCallBytes);
+    static_assert(alignof(Call) <= alignof(std::max_align_t));
+    Call* call = new (aclgrad_launch_room(state_)) Call;
+    CallFunctions functions;
+    if constexpr (!std::is_trivially_destructible_v<Call>) {
+      functions.destroy = [](void* made) { std::destroy_at(static_cast<Call*>(made)); };
+    }
+    aclgrad_launch_call(state_, functions);
+    return *call;
+  }
+  // The computation: call(run), what make<Call>() returned. May not throw and may not refuse; data
+  // errors go to Run::errors(). On a GPU it is call.on_cuda(run), and what a kernel leaves in
+  // Run::record() goes to call.explain(record, errors); a Call without on_cuda refuses there.
+  // Not said: nothing to do (empty tensors), the checks of phase two still apply.
+  template <class Call>
+  void run(const Call&) {
+    CallFunctions functions;
+    functions.run = [](const void* made, const Run& run) {
+      (*static_cast<const Call*>(made))(run);
+    };
+    if constexpr (config::kHasCuda &&
+                  requires(const Call& call, const Run& run) { call.on_cuda(run); }) {
+      functions.run_on_cuda = [](const void* made, const Run& run) -> CudaAnswer {
+        return static_cast<const Call*>(made)->on_cuda(run);
+      };
+    }
+    if constexpr (requires(const Call& call, const DeviceRecord& found, DataErrors& errors) {
+                    call.explain(found, errors);
+                  }) {
+      functions.explain = [](const void* made, const DeviceRecord& found, DataErrors& errors) {
+        static_cast<const Call*>(made)->explain(found, errors);
+      };
+    }
+    aclgrad_launch_call(state_, functions);
+  }
 
-  // The operator runs on a GPU: its computation is call_cuda()'s. One that has none refuses there.
+  // The call will run on a GPU.
   static bool on_cuda() { return aclgrad_has_device_queues(); }
-  void call_cuda(CudaCall call) { aclgrad_launch_call_cuda(state_, std::move(call)); }
 
   // Phase one refuses with 161002 and this text (static storage) when bounds and overlap are right:
   // for the rule that a contract wants to be checked last.

@@ -35,6 +35,7 @@ Status LaunchWork::submit(const char* function, DeviceQueue& queue) {
     const PlannedOperand& operand = state_.operands[i];
     status =
         queue.take_scratch(function, static_cast<size_t>(operand.high - operand.low), scratch_[i]);
+    if (status == kOk) place_scratch(i);
   }
   if (status == kOk) status = hand_over(function, queue);
   for (size_t i = 0; i < state_.operand_count; ++i) {
@@ -54,32 +55,32 @@ Status LaunchWork::hand_over(const char* function, DeviceQueue& queue) {
                                         packed_address(operand), false, cuda);
     if (const Status status = queue.launched(function, answer)) return status;
   }
-  if (const CudaCall* const call = state_.cuda_call.get()) {
-    if (call->explain) {
+  const CallFunctions& call = state_.call;
+  if (call.run_on_cuda != nullptr) {
+    if (call.explain != nullptr) {
       if (const Status status = queue.take_record(function, record_)) return status;
     }
-    Run run = make_run(nullptr);
-    run.queue_ = cuda;
-    run.record_ = record_;
-    if (const Status status = queue.launched(function, call->launch(run))) return status;
+    run_.queue_ = cuda;
+    run_.record_ = record_;
+    const CudaAnswer answer = call.run_on_cuda(state_.call_room.data(), run_);
+    if (const Status status = queue.launched(function, answer)) return status;
   }
   for (size_t i = 0; i < state_.operand_count; ++i) {
     const PlannedOperand& operand = state_.operands[i];
     const bool apart = (copies_ >> i & 1) != 0;
     if (operand.role != Role::kOutput || (!operand.packed && !apart)) continue;
     const View from = operand.packed ? packed_view(operand.view) : operand.view;
-    const void* const source =
-        operand.packed ? packed_address(operand)
-                       : static_cast<std::byte*>(scratch_[i]) + (operand.first - operand.low);
     const CudaAnswer answer =
-        copy_view(from, source, operand.view, addresses_[i], operand.sequential, cuda);
+        copy_view(from, run_.addresses_[i], operand.view, addresses_[i], operand.sequential, cuda);
     if (const Status status = queue.launched(function, answer)) return status;
   }
   return kOk;
 }
 
 void LaunchWork::finish(DataErrors& errors) noexcept {
-  if (record_ != nullptr && record_->rule != 0) state_.cuda_call->explain(*record_, errors);
+  if (record_ != nullptr && record_->rule != 0) {
+    state_.call.explain(state_.call_room.data(), *record_, errors);
+  }
   if (begin_ != nullptr && end_ != nullptr) print_line(begin_->nanoseconds_to(*end_));
 }
 

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a Launch holds: the plan that an executor owns and its runs read. Recycled, because clearing
-// a few counts is cheaper than allocating four kilobytes for each call of an operator.
+// a few counts is cheaper than allocating eight kilobytes for each call of an operator.
 #ifndef ACLGRAD_TENSOR_LAUNCH_STATE_H_
 #define ACLGRAD_TENSOR_LAUNCH_STATE_H_
 
 #include <array>
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <new>
 #include <string>
@@ -42,8 +42,8 @@ struct PlannedOperand {
 
 using Addresses = std::array<void*, kMaxOperands>;
 
-// One run in a stream's queue. The run of a one-shot executor is part of its state, so that phase
-// two allocates nothing; those of a repeatable one come from the heap.
+// One run in a stream's queue. One is part of the state, so that phase two allocates nothing; those
+// of a repeatable executor that are queued besides come from the heap.
 class LaunchWork final : public Work {
  public:
   LaunchWork(LaunchState& state, bool embedded) : state_(state), embedded_(embedded) {}
@@ -55,28 +55,30 @@ class LaunchWork final : public Work {
   Status submit(const char* function, DeviceQueue& queue) override;
   void finish(DataErrors& errors) noexcept override;
 
-  // Addresses are those of element (0, 0, ...). Bit i of `copies`: output i is computed apart and
-  // copied at the end. Throws nothing; false without memory for the copies.
-  bool bind(const Addresses& addresses, void* workspace, uint32_t copies) noexcept;
+  // The storages' addresses. Bit i of `copies`: output i is computed apart and copied at the end.
+  // Throws nothing; false without memory for the copies.
+  bool bind(const Addresses& bases, void* workspace, uint32_t copies) noexcept;
 
   // Whatever deletes a run gives back its reference to the state; the embedded one stays in place.
   static void operator delete(LaunchWork* work, std::destroying_delete_t) noexcept;
 
  private:
-  Run make_run(DataErrors* errors) const;
   void pack_inputs() const;
   void write_outputs() const;
   Status hand_over(const char* function, DeviceQueue& queue);
   void print_line(int64_t nanoseconds) const noexcept;
   void* packed_address(const PlannedOperand& operand) const;
+  void place_scratch(size_t operand);
   void release_scratch() noexcept;
 
   LaunchState& state_;
   bool embedded_;
+  bool apart_ = false;  // some operands are packed or copied
   uint32_t copies_ = 0;
   uintptr_t workspace_ = 0;  // aligned
-  // Only the entries of touched operands, and of `copies_`, are set.
-  Addresses addresses_;
+  Run run_;                  // what the call is given
+  // Only the entries of packed and copied operands, and of `copies_`, are set.
+  Addresses addresses_;  // of element (0, 0, ...)
   Addresses scratch_;
   // On a GPU: what its kernels report, and the time they took where it is asked for.
   DeviceRecord* record_ = nullptr;
@@ -85,12 +87,12 @@ class LaunchWork final : public Work {
 
 struct LaunchState {
   const char* op = "";
-  std::atomic<uint32_t> references{1};
   size_t operand_count = 0;
   size_t region_count = 0;
   int64_t workspace = 0;  // bytes booked so far, a multiple of 64; then the planned size
-  bool too_large = false;
   const char* last_refusal = nullptr;  // of phase one, behind all checks
+  std::atomic<uint32_t> references{1};
+  bool too_large = false;
   // Phase one knew all addresses and found them right, with these copies, while the allocations had
   // changed this often: phase two need not look again when nothing changed since.
   bool verified = false;
@@ -98,16 +100,22 @@ struct LaunchState {
   uint64_t verified_changes = 0;
   std::array<PlannedOperand, kMaxOperands> operands;
   std::array<int64_t, kMaxRegions> regions;  // from the workspace's aligned start
-  std::function<void(const Run&)> call;
-  std::unique_ptr<CudaCall> cuda_call;
+  CallFunctions call;
+  alignas(std::max_align_t) std::array<std::byte, kCallBytes> call_room;
   std::string problem;
   double bytes = 0;
   const char* target = nullptr;
+  LaunchState* next_spare = nullptr;
   LaunchWork work{*this, true};
+  std::atomic<bool> work_queued{false};
 
-  bool runs() const { return call != nullptr || cuda_call != nullptr; }
+  bool runs() const { return call.run != nullptr; }
   const PlannedOperand& operand(int index) const { return operands[static_cast<size_t>(index)]; }
   uint64_t planned_size() const { return static_cast<uint64_t>(workspace); }
+  void end_call() noexcept {
+    if (call.destroy != nullptr) call.destroy(call_room.data());
+    call = {};
+  }
   void retain() noexcept { references.fetch_add(1, std::memory_order_relaxed); }
   void release() noexcept;
 };

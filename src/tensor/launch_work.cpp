@@ -21,25 +21,40 @@ View packed_view(const View& view) { return contiguous_view(view.dtype, view.ran
 
 }  // namespace
 
-bool LaunchWork::bind(const Addresses& addresses, void* workspace, uint32_t copies) noexcept {
+bool LaunchWork::bind(const Addresses& bases, void* workspace, uint32_t copies) noexcept {
   workspace_ = (reinterpret_cast<uintptr_t>(workspace) + kAlignment - 1) & ~(kAlignment - 1);
   copies_ = 0;
+  apart_ = false;
   next = nullptr;
   for (size_t i = 0; i < state_.operand_count; ++i) {
     const PlannedOperand& operand = state_.operands[i];
-    addresses_[i] = operand.touched ? addresses[i] : nullptr;
-    if ((copies >> i & 1) == 0) continue;
-    // Taken from the queue when the run is handed over.
-    if (aclgrad_has_device_queues()) {
-      scratch_[i] = nullptr;
-      copies_ |= uint32_t{1} << i;
+    void*& address = run_.addresses_[i];
+    address = operand.touched ? static_cast<std::byte*>(bases[i]) + operand.first : nullptr;
+    if (!operand.packed && (copies >> i & 1) == 0) continue;
+    apart_ = true;
+    addresses_[i] = address;
+    if (operand.packed) {
+      address = packed_address(operand);
       continue;
     }
+    copies_ |= uint32_t{1} << i;
+    scratch_[i] = nullptr;
+    // Elsewhere it is taken from the queue, when the run is handed over.
+    if (aclgrad_has_device_queues()) continue;
     scratch_[i] = aclgrad_allocate_scratch(static_cast<size_t>(operand.high - operand.low));
     if (scratch_[i] == nullptr) return false;
-    copies_ |= uint32_t{1} << i;
+    place_scratch(i);
+  }
+  for (size_t i = 0; i < state_.region_count; ++i) {
+    run_.regions_[i] =
+        reinterpret_cast<void*>(workspace_ + static_cast<uintptr_t>(state_.regions[i]));
   }
   return true;
+}
+
+void LaunchWork::place_scratch(size_t i) {
+  const PlannedOperand& operand = state_.operands[i];
+  run_.addresses_[i] = static_cast<std::byte*>(scratch_[i]) + (operand.first - operand.low);
 }
 
 void LaunchWork::release_scratch() noexcept {
@@ -53,6 +68,7 @@ void LaunchWork::operator delete(LaunchWork* work, std::destroying_delete_t) noe
   if (work->embedded_) {
     work->release_scratch();
     work->begin_ = work->end_ = nullptr;
+    state.work_queued.store(false, std::memory_order_release);
   } else {
     work->~LaunchWork();
     ::operator delete(work);
@@ -62,27 +78,6 @@ void LaunchWork::operator delete(LaunchWork* work, std::destroying_delete_t) noe
 
 void* LaunchWork::packed_address(const PlannedOperand& operand) const {
   return reinterpret_cast<void*>(workspace_ + static_cast<uintptr_t>(operand.packed_at));
-}
-
-Run LaunchWork::make_run(DataErrors* errors) const {
-  Run run;
-  for (size_t i = 0; i < state_.operand_count; ++i) {
-    const PlannedOperand& operand = state_.operands[i];
-    void*& address = run.addresses_[i];
-    address = addresses_[i];
-    if (!operand.touched) continue;
-    if (operand.packed) {
-      address = packed_address(operand);
-    } else if ((copies_ >> i & 1) != 0) {
-      address = static_cast<std::byte*>(scratch_[i]) + (operand.first - operand.low);
-    }
-  }
-  for (size_t i = 0; i < state_.region_count; ++i) {
-    run.regions_[i] =
-        reinterpret_cast<void*>(workspace_ + static_cast<uintptr_t>(state_.regions[i]));
-  }
-  run.errors_ = errors;
-  return run;
 }
 
 void LaunchWork::pack_inputs() const {
@@ -102,8 +97,7 @@ void LaunchWork::write_outputs() const {
       strided_copy(packed_view(operand.view), packed_address(operand), operand.view, addresses_[i],
                    order);
     } else if ((copies_ >> i & 1) != 0) {
-      const void* source = static_cast<std::byte*>(scratch_[i]) + (operand.first - operand.low);
-      strided_copy(operand.view, source, operand.view, addresses_[i], order);
+      strided_copy(operand.view, run_.addresses_[i], operand.view, addresses_[i], order);
     }
   }
 }
@@ -115,7 +109,7 @@ void LaunchWork::print_line(int64_t nanoseconds) const noexcept {
     if (!operand.packed && (copies_ >> i & 1) == 0) continue;
     packed += operand.elements * static_cast<int64_t>(dtype_size(operand.view.dtype));
   }
-  const bool on_cuda = state_.cuda_call != nullptr;
+  const bool on_cuda = aclgrad_has_device_queues();
   const char* const cpu = state_.target != nullptr ? state_.target : aclgrad_active_target();
   const char* const target = on_cuda ? "gpu" : cpu;
   const char* problem = state_.problem.empty() ? state_.op : state_.problem.c_str();
@@ -131,9 +125,10 @@ void LaunchWork::run(DataErrors& errors) noexcept {
   using Clock = std::chrono::steady_clock;
   const bool verbose = aclgrad_verbose();
   const Clock::time_point start = verbose ? Clock::now() : Clock::time_point();
-  pack_inputs();
-  if (state_.call) state_.call(make_run(&errors));
-  write_outputs();
+  run_.errors_ = &errors;
+  if (apart_) pack_inputs();
+  if (state_.call.run != nullptr) state_.call.run(state_.call_room.data(), run_);
+  if (apart_) write_outputs();
   if (!verbose) return;
   const auto taken = std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now() - start);
   print_line(taken.count());

@@ -13,10 +13,8 @@ Status aclgrad_read_tensor(const char* op, const char* name, const aclTensor* te
   out.name = name;
   out.handle = tensor;
   if (tensor == nullptr) return kOk;
-  const auto pin = tensors.pin(tensor);
-  if (!pin) return refuse_handle(op, name, tensor, Kind::kTensor, kParamInvalid);
-  pin->read(out);
-  return kOk;
+  const bool live = tensors.read(tensor, [&](const Tensor& object) { object.read(out); });
+  return live ? kOk : refuse_handle(op, name, tensor, Kind::kTensor, kParamInvalid);
 }
 
 std::string aclgrad_shape_text(const int64_t* dims, uint64_t rank) {

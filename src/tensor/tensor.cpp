@@ -5,6 +5,7 @@
 #include <thread>
 
 #include "base/checked.h"
+#include "tensor/check.h"
 
 namespace aclgrad {
 
@@ -50,7 +51,7 @@ class Tensor::Lock {
   std::atomic<bool>& locked_;
 };
 
-Tensor::Tensor(const TensorArguments& arguments) {
+void Tensor::begin(const TensorArguments& arguments) {
   Long long_form = make_long(arguments);
   assign(arguments, long_form);
 }
@@ -79,22 +80,39 @@ Tensor::Long Tensor::make_long(const TensorArguments& arguments) {
   return values;
 }
 
+void Tensor::store_facts(const Facts& facts) noexcept {
+  store(elements_, facts.elements);
+  store(first_, facts.first);
+  store(low_, facts.low);
+  store(high_, facts.high);
+  store(dense_dims_, int32_t{facts.dense_dims});
+  store(fit_, facts.fit);
+}
+
 void Tensor::assign(const TensorArguments& arguments, Long& long_form) noexcept {
   const uint64_t rank = arguments.rank;
+  Operand described;
+  described.rank = rank;
+  described.dtype = arguments.dtype;
+  described.offset = arguments.offset;
+  described.storage_elements = storage_elements_of(arguments);
   store(rank_, rank);
   store(storage_rank_, arguments.storage_rank);
   store(dtype_, static_cast<int32_t>(arguments.dtype));
   store(format_, static_cast<int32_t>(arguments.format));
   store(offset_, arguments.offset);
-  store(storage_elements_, storage_elements_of(arguments));
+  store(storage_elements_, described.storage_elements);
   int64_t step = 1;
   for (uint64_t i = rank; i-- > 0;) {
     if (i < kMaxRank) {
-      store(dims_[i], arguments.dims[i]);
-      store(strides_[i], arguments.strides != nullptr ? arguments.strides[i] : step);
+      described.dims[i] = arguments.dims[i];
+      described.strides[i] = arguments.strides != nullptr ? arguments.strides[i] : step;
+      store(dims_[i], described.dims[i]);
+      store(strides_[i], described.strides[i]);
     }
     step = wrapping_product(step, arguments.dims[i]);
   }
+  store_facts(check::facts_of(described));
   for (uint64_t i = 0; i < std::min<uint64_t>(arguments.storage_rank, kMaxRank); ++i) {
     store(storage_dims_[i], arguments.storage_dims[i]);
   }
@@ -115,6 +133,12 @@ void Tensor::read(Operand& out) const noexcept {
     out.offset = load(offset_);
     out.storage_elements = load(storage_elements_);
     out.data = load(data_);
+    out.facts.elements = load(elements_);
+    out.facts.first = load(first_);
+    out.facts.low = load(low_);
+    out.facts.high = load(high_);
+    out.facts.dense_dims = load(dense_dims_);
+    out.facts.fit = load(fit_);
     for (size_t i = 0; i < std::min<uint64_t>(out.rank, kMaxRank); ++i) {
       out.dims[i] = load(dims_[i]);
       out.strides[i] = load(strides_[i]);

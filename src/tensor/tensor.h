@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The object behind an aclTensor handle. Phase one reads it without a lock (a version counter tells
-// a torn read); describing it anew and the getters exclude each other with a spin lock.
+// The object behind an aclTensor handle. Both phases read it without a lock or a pin (a version
+// counter tells a torn read); describing it anew and the getters exclude each other with a spin
+// lock.
 #ifndef ACLGRAD_TENSOR_TENSOR_H_
 #define ACLGRAD_TENSOR_TENSOR_H_
 
@@ -31,8 +32,12 @@ class Tensor {
  public:
   enum class List : uint8_t { kDims, kStrides, kStorageDims };
 
-  // Both may throw std::bad_alloc; describe() leaves the tensor as it was then.
-  explicit Tensor(const TensorArguments& arguments);
+  // It stays in its slot of the table, where it may be read when it has ended.
+  static constexpr bool kStays = true;
+
+  // The first two may throw std::bad_alloc; describe() leaves the tensor as it was then.
+  void begin(const TensorArguments& arguments);
+  void end() noexcept { long_form_.reset(); }
   void describe(const TensorArguments& arguments);
 
   // Everything at one moment; `name` and `handle` of the operand are left alone.
@@ -62,6 +67,7 @@ class Tensor {
     field.store(value, std::memory_order_release);
   }
 
+  void store_facts(const Facts& facts) noexcept;
   static Long make_long(const TensorArguments& arguments);
   void assign(const TensorArguments& arguments, Long& long_form) noexcept;
   uint64_t count_of(List list) const noexcept;
@@ -76,6 +82,10 @@ class Tensor {
   std::atomic<int32_t> format_{0};
   std::atomic<int64_t> offset_{0};
   std::atomic<int64_t> storage_elements_{0};
+  // What the fields above and the lists below say together.
+  std::atomic<int64_t> elements_{0}, first_{0}, low_{0}, high_{0};
+  std::atomic<int32_t> dense_dims_{0};
+  std::atomic<bool> fit_{false};
   std::array<std::atomic<int64_t>, kMaxRank> dims_{};
   std::array<std::atomic<int64_t>, kMaxRank> strides_{};
   std::array<std::atomic<int64_t>, kMaxRank> storage_dims_{};

@@ -116,7 +116,10 @@ int64_t draw_length(Random& random, int64_t most) {
   int64_t length = random.integer(1, 40);
   if (kind == 0) length = 0;
   if (kind == 1) length = 1;
-  if (kind >= 2 && kind < 6) length = 16 * random.integer(1, 8) + random.integer(-1, 1);
+  if (kind >= 2 && kind < 6) {
+    length = 16 * random.integer(1, 8);
+    length += random.integer(-1, 1);
+  }
   if (kind == 6) length = random.integer(1, most);
   return std::min(length, most);
 }

@@ -21,8 +21,8 @@ struct DrawnTensors {
   const aclTensor* handles[n] = {};
   std::vector<std::shared_ptr<void>> kept;
 
-  void use(size_t index, TensorPointer tensor) {
-    tensors[index] = std::move(tensor);
+  void use(size_t index, const TensorPointer& tensor) {
+    tensors[index] = tensor;
     handles[index] = tensors[index]->handle();
   }
   // Only for arguments that are to be refused: the tensor in its place stays for the others.

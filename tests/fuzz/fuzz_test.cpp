@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// fuzz_test [--seconds N] [--seed S] [--count N]: draws calls of all operators, good and bad, and
-// compares status, message and numbers with the references, the bits with every instruction set.
-// Call i is a function of seed + i alone, so a failure is repeated by its own seed and --count 1.
+// fuzz_test [--seconds N] [--seed S] [--count N] [--digests FILE]: draws calls of all operators,
+// good and bad, and compares status, message and numbers with the references, the bits with every
+// instruction set. Call i is a function of seed + i alone, so a failure is repeated by its own seed
+// and --count 1. FILE gets a line for each call: its seed, a digest of what was drawn and one of
+// what came of it, both the same on every machine.
 #include <gtest/gtest.h>
 
 #include <chrono>
@@ -22,9 +24,62 @@ namespace {
 struct Options {
   double seconds = 15;
   uint64_t seed = std::random_device()();
-  int64_t count = -1;  // no limit
+  int64_t count = -1;   // no limit
+  std::string digests;  // "": none are written
 };
 Options options;
+
+using Bits = std::vector<std::vector<uint8_t>>;
+
+// FNV-1a.
+class Digest {
+ public:
+  void add(const void* bytes, size_t size) {
+    const auto* byte = static_cast<const uint8_t*>(bytes);
+    for (size_t i = 0; i < size; ++i) value_ = (value_ ^ byte[i]) * 0x100000001B3u;
+  }
+  void add(const Bits& tensors) {
+    for (const std::vector<uint8_t>& bits : tensors) add(bits.data(), bits.size());
+  }
+  uint64_t value() const { return value_; }
+
+ private:
+  uint64_t value_ = 0xCBF29CE484222325u;
+};
+
+// The lines of --digests.
+class DigestFile {
+ public:
+  explicit DigestFile(const std::string& path) {
+    if (path.empty()) return;
+    file_ = std::fopen(path.c_str(), "w");
+    EXPECT_NE(file_, nullptr) << path;
+  }
+  DigestFile(const DigestFile&) = delete;
+  DigestFile& operator=(const DigestFile&) = delete;
+  ~DigestFile() {
+    const bool written = file_ == nullptr || std::fclose(file_) == 0;
+    EXPECT_TRUE(written) << "the digests are incomplete";
+  }
+  // A call whose status was the expected one.
+  void write(uint64_t seed, const Attempt& attempt, const Bits& inputs, const Bits& outputs) {
+    if (file_ == nullptr) return;
+    Digest drawn;
+    drawn.add(attempt.text.data(), attempt.text.size());
+    drawn.add(inputs);
+    Digest result;
+    const int64_t statuses[] = {attempt.status, attempt.synchronise};
+    result.add(statuses, sizeof(statuses));
+    result.add(outputs);
+    std::fprintf(file_, "%llu %s drawn %016llx result %016llx\n",
+                 static_cast<unsigned long long>(seed), attempt.function.c_str(),
+                 static_cast<unsigned long long>(drawn.value()),
+                 static_cast<unsigned long long>(result.value()));
+  }
+
+ private:
+  std::FILE* file_ = nullptr;
+};
 
 void expect_refused(const Attempt& attempt) {
   test::expect_refused(attempt.plan, attempt.status, {attempt.function + ": ", attempt.named});
@@ -34,7 +89,7 @@ void expect_refused(const Attempt& attempt) {
 }
 
 // One run on the instruction set in use, with its own number of threads.
-void run_once(const Attempt& attempt, bool first, std::vector<std::vector<uint8_t>>& bits) {
+void run_once(const Attempt& attempt, bool first, Bits& bits) {
   const test::Outcome outcome = test::run(attempt.plan, attempt.execute);
   EXPECT_EQ(outcome.phase_one, kOk) << outcome;
   EXPECT_EQ(outcome.phase_two, kOk) << outcome;
@@ -56,19 +111,18 @@ void run_once(const Attempt& attempt, bool first, std::vector<std::vector<uint8_
 }
 
 // Inputs as they were before a run in place, outputs poisoned.
-void restore(const Attempt& attempt, const std::vector<std::vector<uint8_t>>& inputs) {
+void restore(const Attempt& attempt, const Bits& inputs) {
   for (const TensorPointer& output : attempt.outputs) output->poison();
   for (size_t i = 0; i < attempt.inputs.size(); ++i) attempt.inputs[i]->fill_bits(inputs[i]);
 }
 
-void run_attempt(const Attempt& attempt, Random& random) {
+// Returns the bits of the outputs; none of a call that is refused.
+Bits run_attempt(const Attempt& attempt, const Bits& inputs, Random& random) {
+  Bits bits;
   if (attempt.status != kOk) {
     expect_refused(attempt);
-    return;
+    return bits;
   }
-  std::vector<std::vector<uint8_t>> inputs;
-  for (const TensorPointer& input : attempt.inputs) inputs.push_back(input->bits());
-  std::vector<std::vector<uint8_t>> bits;
   const int threads = aclgrad_threads();
   bool first = true;
   test::for_each_target([&](const std::string&) {
@@ -79,6 +133,7 @@ void run_attempt(const Attempt& attempt, Random& random) {
     first = false;
   });
   aclgrad_use_threads(threads);
+  return bits;
 }
 
 TEST(Fuzz, AllOperators) {
@@ -86,6 +141,7 @@ TEST(Fuzz, AllOperators) {
   const auto elapsed = [&] {
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   };
+  DigestFile digests(options.digests);
   int64_t calls = 0;
   int64_t refused = 0;
   int64_t reported = 0;
@@ -95,8 +151,11 @@ TEST(Fuzz, AllOperators) {
     const Attempt attempt = random.pick(kOperators)(random);
     SCOPED_TRACE(attempt.function + attempt.text);
     SCOPED_TRACE("replay: fuzz_test --count 1 --seed " + std::to_string(seed));
-    run_attempt(attempt, random);
+    Bits inputs;
+    for (const TensorPointer& input : attempt.inputs) inputs.push_back(input->bits());
+    const Bits outputs = run_attempt(attempt, inputs, random);
     if (HasFailure()) return;
+    digests.write(seed, attempt, inputs, outputs);
     refused += attempt.status != kOk ? 1 : 0;
     reported += attempt.synchronise != ACL_SUCCESS ? 1 : 0;
   }
@@ -109,7 +168,7 @@ TEST(Fuzz, AllOperators) {
 bool parse(int argc, char** argv) {
   for (int i = 1; i < argc; i += 2) {
     if (i + 1 == argc) return false;
-    char* end = nullptr;
+    char* end = argv[i + 1] + std::strlen(argv[i + 1]);
     const std::string name = argv[i];
     if (name == "--seconds") {
       options.seconds = std::strtod(argv[i + 1], &end);
@@ -117,6 +176,8 @@ bool parse(int argc, char** argv) {
       options.seed = std::strtoull(argv[i + 1], &end, 0);
     } else if (name == "--count") {
       options.count = std::strtoll(argv[i + 1], &end, 10);
+    } else if (name == "--digests") {
+      options.digests = argv[i + 1];
     } else {
       return false;
     }
@@ -131,7 +192,8 @@ bool parse(int argc, char** argv) {
 int main(int argc, char** argv) {
   ::testing::InitGoogleTest(&argc, argv);
   if (!aclgrad::fuzz::parse(argc, argv)) {
-    std::fprintf(stderr, "usage: fuzz_test [--seconds N] [--seed S] [--count N]\n");
+    std::fprintf(stderr,
+                 "usage: fuzz_test [--seconds N] [--seed S] [--count N] [--digests FILE]\n");
     return 2;
   }
   std::printf("seed %llu\n", static_cast<unsigned long long>(aclgrad::fuzz::options.seed));

@@ -76,7 +76,8 @@ void draw_call(Random& random, Call& c) {
   c.use(kY, draw_output(random, dims, random.pick(kFloats)));
   for (const size_t i : {kMean, kRstd}) {
     if (random.chance(0.7)) {
-      c.use(i, draw_output(random, draw_factors(random, rows), random.pick(kFloats)));
+      const Dims stats = draw_factors(random, rows);
+      c.use(i, draw_output(random, stats, random.pick(kFloats)));
     }
   }
   fill_floats(random, *c.tensors[kX]);

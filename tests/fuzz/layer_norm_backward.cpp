@@ -94,11 +94,10 @@ void draw_outputs(Random& random, Call& c) {
     const bool in_place = c.mask[0] && !repeats && random.chance(0.1);
     c.use(kDx, in_place ? c.tensors[place] : draw_output(random, dims, random.pick(kFloats)));
   }
-  if (given[1]) {
-    c.use(kDgamma, draw_output(random, draw_factors(random, cols), random.pick(kFloats)));
-  }
-  if (given[2]) {
-    c.use(kDbeta, draw_output(random, draw_factors(random, cols), random.pick(kFloats)));
+  for (size_t i = 1; i < 3; ++i) {
+    if (!given[i]) continue;
+    const Dims sums = draw_factors(random, cols);
+    c.use(kDx + i, draw_output(random, sums, random.pick(kFloats)));
   }
 }
 

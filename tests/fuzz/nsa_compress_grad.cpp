@@ -81,7 +81,8 @@ Attempt draw_nsa_compress_grad(Random& random) {
   const auto exact = std::make_shared<nsa_compress_grad::Reference>(nsa_compress_grad::reference(
       size(1), size(2), static_cast<size_t>(c->window), starts, c->tensors[kDy]->values(),
       c->tensors[kX]->values(), c->tensors[kW]->values()));
-  const auto dx_terms = static_cast<double>(c->window / c->step + 1);
+  const int64_t windows_of_a_token = c->window / c->step + 1;
+  const auto dx_terms = static_cast<double>(windows_of_a_token);
   const auto dw_terms = static_cast<double>(starts.size() * size(2));
   if (random.chance(0.2)) break_call(random, *c, a);
   a.plan = [c](uint64_t* workspace, aclOpExecutor** executor) {

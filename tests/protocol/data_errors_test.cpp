@@ -56,10 +56,11 @@ TEST_F(DataErrors, AreReportedOnceWithPositionValueAndRange) {
     // Every other row is right: the bad one contributes nothing.
     const std::vector<double> grad = bad.problem().tensors[0]->values();
     const std::vector<double> out = bad.problem().tensors[2]->values();
-    for (size_t column = 0; column < 24; ++column) {
-      EXPECT_EQ(out[column], 0);                               // its row in the correct problem
-      EXPECT_EQ(out[3 * 24 + column], grad[4 * 24 + column]);  // index 3, once
-      EXPECT_EQ(out[2 * 24 + column], grad[7 * 24 + column]);  // index 2, once
+    constexpr size_t kColumns = 24;
+    for (size_t column = 0; column < kColumns; ++column) {
+      EXPECT_EQ(out[column], 0);  // its row in the correct problem
+      EXPECT_EQ(out[3 * kColumns + column], grad[4 * kColumns + column]);  // index 3, once
+      EXPECT_EQ(out[2 * kColumns + column], grad[7 * kColumns + column]);  // index 2, once
     }
     EXPECT_TRUE(bad.problem().guards_intact());
   }

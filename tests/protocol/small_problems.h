@@ -85,9 +85,9 @@ using MakeSmallProblem = SmallProblem (*)(Arrangement);
 constexpr Parameter in(const char* name) { return {name, false, false, false}; }
 constexpr Parameter optional(const char* name) { return {name, false, true, false}; }
 constexpr Parameter out(const char* name) { return {name, true, false, false}; }
-inline std::shared_ptr<Tensor> tensor(Dims dims, aclDataType dtype,
+inline std::shared_ptr<Tensor> tensor(const Dims& dims, aclDataType dtype,
                                       Arrangement arrangement = Arrangement::kContiguous) {
-  return std::make_shared<Tensor>(std::move(dims), dtype, arrangement);
+  return std::make_shared<Tensor>(dims, dtype, arrangement);
 }
 inline aclTensor* writable(const aclTensor* handle) { return const_cast<aclTensor*>(handle); }
 

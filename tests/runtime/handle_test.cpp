@@ -150,6 +150,71 @@ TEST(HandleTable, KindsAndForeignPointers) {
   EXPECT_STREQ(handle::describe(tensor, Kind::kTensor), "destroyed or never made");
 }
 
+// An object that is read without a pin.
+struct Numbered {
+  static constexpr bool kStays = true;
+  void begin(int64_t value) {
+    low.store(value, std::memory_order_release);
+    high.store(value, std::memory_order_release);
+  }
+  void end() { ++ended; }
+  std::atomic<int64_t> low{0}, high{0};
+  int ended = 0;
+};
+
+TEST(HandleTable, WhatStaysInItsSlotIsReadWithoutAPin) {
+  static HandleTable<Numbered> table{Kind::kTensor};
+  void* const first = table.create(7);
+  int64_t read = 0;
+  const auto look = [&](const Numbered& object) {
+    read = object.low.load(std::memory_order_acquire);
+  };
+  EXPECT_TRUE(table.read(first, look));
+  EXPECT_EQ(read, 7);
+  {
+    const auto pin = table.pin(first);
+    EXPECT_TRUE(table.read(first, look));  // however many hold it
+    EXPECT_TRUE(table.destroy(first));
+    EXPECT_FALSE(table.read(first, look));
+    EXPECT_EQ(pin->ended, 0);
+  }
+  EXPECT_FALSE(table.read(nullptr, look));
+  EXPECT_FALSE(table.read(&read, look));
+  void* const second = table.create(8);  // in the same slot
+  EXPECT_FALSE(table.read(first, look));
+  EXPECT_TRUE(table.read(second, look));
+  EXPECT_EQ(read, 8);
+  EXPECT_EQ(table.pin(second)->ended, 1);
+  // Ended while it is read.
+  EXPECT_FALSE(table.read(second, [&](const Numbered&) { EXPECT_TRUE(table.destroy(second)); }));
+}
+
+TEST(HandleTable, AReadIsOfOneObjectOrRefused) {
+  static HandleTable<Numbered> table{Kind::kTensor};
+  std::atomic<void*> shared{table.create(0)};
+  std::atomic<bool> done{false};
+  std::thread reader([&] {
+    int64_t accepted = 0;
+    while (!done.load() || accepted == 0) {
+      int64_t low = 0, high = 0;
+      const bool live = table.read(shared.load(), [&](const Numbered& object) {
+        low = object.low.load(std::memory_order_acquire);
+        high = object.high.load(std::memory_order_acquire);
+      });
+      if (!live) continue;
+      ++accepted;
+      ASSERT_EQ(low, high);
+    }
+  });
+  for (int64_t i = 1; i < 50000; ++i) {
+    void* const old = shared.load();
+    ASSERT_TRUE(table.destroy(old));
+    shared.store(table.create(i));
+  }
+  done = true;
+  reader.join();
+}
+
 TEST(HandleTable, ManyThreads) {
   static HandleTable<Counted> table{Kind::kExecutor};
   std::atomic<int> count{0};

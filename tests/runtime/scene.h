@@ -42,7 +42,7 @@ Status enqueue(aclrtStream stream, Body body) {
   return aclgrad_enqueue("aclnnTest", stream, new LambdaWork<Body>(std::move(body)), nullptr);
 }
 
-inline void enqueue_error(aclrtStream stream, std::string message) {
+inline void enqueue_error(aclrtStream stream, const std::string& message) {
   ASSERT_EQ(enqueue(stream, [message](DataErrors& errors) { errors.report(message); }), 0);
 }
 

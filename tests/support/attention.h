@@ -145,7 +145,7 @@ std::vector<uint8_t> expect_bits_of_rows(const PlainRows& out, int64_t count, Ru
   constexpr int64_t kFew = 50;
   const Outcome outcome = run(out, int64_t{0}, count);
   EXPECT_TRUE(outcome.ok()) << outcome;
-  const std::vector<uint8_t> bits = out.now();
+  std::vector<uint8_t> bits = out.now();
   EXPECT_TRUE(out.guards_intact(bits));
   const PlainRows few(kFew, out.cols, out.dtype, 0, 5);
   for (const int64_t first : {int64_t{0}, count / 2 + 1, count - kFew}) {

@@ -198,6 +198,9 @@ TEST(Targets, AreRunAndRestored) {
 TEST(Random, IsTheSameEverywhere) {
   Random random(7);
   EXPECT_EQ(random.bits(), Random(7).bits());
+  // Of splitmix64's own description, and computed from it with rational numbers.
+  EXPECT_EQ(Random(1234567).bits(), 6457827717110365317u);
+  EXPECT_EQ(Random(1234567).normal(), 0x1.fe3ce86p-4);
   double sum = 0;
   double squares = 0;
   for (const double value : normal_values(100000, 3)) {

@@ -28,7 +28,7 @@ inline constexpr uint8_t kPoison = 0xFF;
 
 class Tensor {
  public:
-  Tensor(Dims dims, aclDataType dtype, Arrangement arrangement = Arrangement::kContiguous)
+  Tensor(const Dims& dims, aclDataType dtype, Arrangement arrangement = Arrangement::kContiguous)
       : Tensor(dims, dtype, strides_of(dims, arrangement),
                arrangement == Arrangement::kOffset ? 3 : 0) {}
 

@@ -131,7 +131,7 @@ TEST(Check, Sizes) {
 }
 
 TEST(Check, AbsentOperandsPass) {
-  const Operand absent;
+  const Operand absent{};
   const Operand given = operand("input", {2});
   const std::vector<int64_t> dims = {3};
   EXPECT_EQ(check::dtype(kOp, absent, {}), 0);
@@ -170,7 +170,8 @@ TEST(Read, DeadHandlesAreRefusedAndAbsentOnesAreNot) {
   Operand absent;
   EXPECT_EQ(read_tensor(kOp, "weightOptional", nullptr, absent), 0);
   EXPECT_FALSE(absent.given());
-  std::vector<int64_t> ints = {1};
+  IntEntries ints;
+  ints.push_back(1);
   EXPECT_EQ(read_int_array(kOp, "actSeqLenOptional", nullptr, ints), 0);
   EXPECT_TRUE(ints.empty());
   expect_refused(

@@ -190,12 +190,12 @@ TEST(Arrays, CopyTheirValues) {
   aclFloatArray* floats = aclCreateFloatArray(values, 2);
   const std::vector<int64_t> before = ints;
   ints.assign(3, 0);
-  std::vector<int64_t> read;
+  IntEntries read;
   EXPECT_EQ(read_int_array("test", "array", array, read), 0);
-  EXPECT_EQ(read, before);
-  std::vector<bool> flags;
+  EXPECT_EQ(std::vector<int64_t>(read.begin(), read.end()), before);
+  BoolEntries flags;
   EXPECT_EQ(read_bool_array("test", "array", bools, flags), 0);
-  EXPECT_EQ(flags, (std::vector<bool>{false, true, true}));
+  EXPECT_EQ(std::vector<bool>(flags.begin(), flags.end()), (std::vector<bool>{false, true, true}));
   uint64_t size = 0;
   EXPECT_EQ(aclGetIntArraySize(array, &size), 0);
   EXPECT_EQ(size, 3u);

@@ -113,7 +113,8 @@ TEST(Phases, RandomViews) {
         std::swap(order[d - 1],
                   order[static_cast<size_t>(random.integer(0, static_cast<int64_t>(d) - 1))]);
       }
-      Dims strides = strides_in_order(dims, order, random.integer(1, 2), random.integer(0, 3));
+      const int64_t step = random.integer(1, 2);
+      Dims strides = strides_in_order(dims, order, step, random.integer(0, 3));
       for (int64_t& stride : strides) {
         if (random.chance(0.2)) stride = -stride;
       }

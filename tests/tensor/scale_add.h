@@ -50,6 +50,29 @@ inline float load_float(const void* from) {
   return value;
 }
 
+struct ScaleAddCall {
+  std::array<int, 4> operands;  // x, y, out, copy_out
+  std::array<View, 4> views;
+  bool have_y, have_copy, report;
+  int region;
+  int64_t book;
+
+  void operator()(const Run& run) const {
+    const auto at = [&](size_t i, int64_t number) {
+      return element(views[i], run.address(operands[i]), number);
+    };
+    if (book > 0) std::memset(run.region(region), 0x77, static_cast<size_t>(book));
+    const int64_t count = views[0].numel();
+    for (int64_t i = 0; i < count; ++i) {
+      const float from = load_float(at(0, i));
+      const float result = 2.0f * from + (have_y ? load_float(at(1, i)) : 0.0f);
+      std::memcpy(at(2, i), &result, sizeof result);
+      if (have_copy) std::memcpy(at(3, i), &from, sizeof from);
+    }
+    if (report) run.errors().report("aclnnScaleAdd: as ordered");
+  }
+};
+
 inline Status fill_launch(const ScaleAdd& in, const std::array<Operand, 5>& operands,
                           Launch& launch) {
   const int x = launch.input(operands[0], in.layout);
@@ -68,23 +91,15 @@ inline Status fill_launch(const ScaleAdd& in, const std::array<Operand, 5>& oper
   }
   launch.describe("scale_add/f32/" + std::to_string(operands[0].numel()), 1234);
   if (operands[0].numel() == 0) return kOk;
-  const View views[4] = {launch.view(x), launch.view(y), launch.view(out), launch.view(copy_out)};
-  const bool have_y = operands[1].given();
-  const bool have_copy = operands[4].given();
-  const int64_t book = in.book;
-  const bool report = in.report;
-  launch.call([=](const Run& run) {
-    if (book > 0) std::memset(run.region(region), 0x77, static_cast<size_t>(book));
-    const int64_t count = views[0].numel();
-    for (int64_t i = 0; i < count; ++i) {
-      const float from = load_float(element(views[0], run.address(x), i));
-      const float add = have_y ? load_float(element(views[1], run.address(y), i)) : 0.0f;
-      const float result = 2.0f * from + add;
-      std::memcpy(element(views[2], run.address(out), i), &result, sizeof result);
-      if (have_copy) std::memcpy(element(views[3], run.address(copy_out), i), &from, sizeof from);
-    }
-    if (report) run.errors().report("aclnnScaleAdd: as ordered");
-  });
+  ScaleAddCall& call = launch.make<ScaleAddCall>();
+  call.operands = {x, y, out, copy_out};
+  for (size_t i = 0; i < 4; ++i) call.views[i] = launch.view(call.operands[i]);
+  call.have_y = operands[1].given();
+  call.have_copy = operands[4].given();
+  call.region = region;
+  call.book = in.book;
+  call.report = in.report;
+  launch.run(call);
   return kOk;
 }
 

@@ -9,6 +9,7 @@
 #define ACLGRAD_KERNELS_CPU_LANE_SUMS_INL_H_
 #endif
 
+#include "kernels/cpu/constants-inl.h"
 #include "kernels/cpu/lanes-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -60,7 +61,7 @@ template <size_t kRegister>
 HWY_INLINE VecF32 register_of_sums(const float* p) {
   constexpr size_t kHalf = kRegister / 2;
   VecF32 v[kRegister];
-  for (size_t k = 0; k < kRegister; ++k) {
+  for_constants<kRegister>([&](auto k) HWY_ATTR {
     const F32x16 all = load16(p + k * kLanes);
     if constexpr (kRegister == 16) {
       v[k] = all.part[0];
@@ -69,22 +70,22 @@ HWY_INLINE VecF32 register_of_sums(const float* p) {
     } else {
       v[k] = hn::Add(hn::Add(all.part[0], all.part[2]), hn::Add(all.part[1], all.part[3]));
     }
-  }
+  });
   if constexpr (kRegister == 16) {
-    for (size_t k = 0; k < 8; ++k) v[k] = join_halves(v[k], v[k + 8]);
-    for (size_t k = 0; k < 4; ++k) v[k] = join_blocks(v[k], v[k + 4]);
+    for_constants<8>([&](auto k) HWY_ATTR { v[k] = join_halves(v[k], v[k + 8]); });
+    for_constants<4>([&](auto k) HWY_ATTR { v[k] = join_blocks(v[k], v[k + 4]); });
   } else if constexpr (kRegister == 8) {
-    for (size_t k = 0; k < kHalf; ++k) v[k] = join_halves(v[k], v[k + kHalf]);
+    for_constants<kHalf>([&](auto k) HWY_ATTR { v[k] = join_halves(v[k], v[k + kHalf]); });
   }
-  for (size_t k = 0; k < 2; ++k) v[k] = join_pairs(v[k], v[k + 2]);
+  for_constants<2>([&](auto k) HWY_ATTR { v[k] = join_pairs(v[k], v[k + 2]); });
   return join_lanes(v[0], v[1]);
 }
 
 HWY_INLINE F32x16 lane_sums(const float* p) {
   F32x16 out;
-  for (size_t i = 0; i < kParts; ++i) {
+  for_constants<kParts>([&](auto i) HWY_ATTR {
     out.part[i] = register_of_sums<kPartLanes>(p + i * kPartLanes * kLanes);
-  }
+  });
   return out;
 }
 #endif

@@ -35,10 +35,13 @@ using TagU16 = hn::Rebind<uint16_t, TagF32>;
 inline constexpr size_t kPartLanes = hn::MaxLanes(TagF32());
 inline constexpr size_t kParts = kLanes / kPartLanes;
 
-// The explicit constructor is for NEON, whose vector types are not aggregates inside arrays.
+// The explicit constructor is for NEON, whose vector types are not aggregates inside arrays. The
+// parts are mutable for g++ 12 alone, which keeps const objects of several registers in memory (its
+// scalar replacement of aggregates refuses to write to what is const): a fifth of the time of
+// LayerNorm's short rows went to stores that nobody read.
 struct F32x16 {
   HWY_INLINE F32x16() {}
-  VecF32 part[kParts];
+  mutable VecF32 part[kParts];
 };
 
 template <class Fn>
@@ -182,24 +185,59 @@ HWY_INLINE F32x16 load16(const T* p) {
   return each_part([&](size_t i) HWY_ATTR { return load_part(p + i * kPartLanes); });
 }
 
-// The first `count` < 16 elements; the lanes above are +0 and nothing above is read.
+// Copies bytes, at most 2 kMost - 1, without a call of memcpy(), which would take longer than the
+// rest. kMost: a power of two.
+template <size_t kMost>
+HWY_INLINE void copy_few(void* to, const void* from, size_t bytes) {
+  auto* out = static_cast<char*>(to);
+  const auto* in = static_cast<const char*>(from);
+  if ((bytes & kMost) != 0) {
+    std::memcpy(out, in, kMost);
+    out += kMost;
+    in += kMost;
+  }
+  if constexpr (kMost > 1) copy_few<kMost / 2>(out, in, bytes);
+}
+
+#if HWY_TARGET == HWY_AVX2
+// The first `count` of sixteen numbers of sixteen bits, zeros behind them; nothing else is read.
+// Masked loads are of 32 bits here.
+HWY_INLINE VecU32 load_pairs_first(const uint16_t* p, size_t count) {
+  const TagU32 d;
+  const size_t pairs = count / 2;
+  const VecU32 whole =
+      hn::MaskedLoad(hn::FirstN(d, pairs), d, reinterpret_cast<const uint32_t*>(p));
+  if (count % 2 == 0) return whole;
+  const auto last = hn::Eq(hn::Iota(d, 0), hn::Set(d, static_cast<uint32_t>(pairs)));
+  return hn::IfThenElse(last, hn::Set(d, uint32_t{p[count - 1]}), whole);
+}
+#endif
+
+// The first `count` elements, 16 at most; the lanes above are +0 and nothing above is read.
 template <class T>
 HWY_INLINE F32x16 load_first(const T* p, size_t count) {
-#if HWY_TARGET <= HWY_AVX3  // masked loads never touch what they leave out
+#if HWY_TARGET <= HWY_AVX2  // masked loads never touch what they leave out
   if constexpr (std::is_same_v<T, float>) {
-    F32x16 out;
-    out.part[0] = hn::MaskedLoad(hn::FirstN(TagF32(), count), TagF32(), p);
-    return out;
+    return each_part([&](size_t i) HWY_ATTR {
+      const size_t begin = i * kPartLanes;
+      const size_t here = HWY_MIN(count > begin ? count - begin : 0, kPartLanes);
+      return hn::MaskedLoad(hn::FirstN(TagF32(), here), TagF32(), p + begin);
+    });
   } else {
     alignas(64) T buffer[kLanes];
     const auto* bits = reinterpret_cast<const uint16_t*>(p);
+#if HWY_TARGET == HWY_AVX2
+    hn::Store(load_pairs_first(bits, count), TagU32(), reinterpret_cast<uint32_t*>(buffer));
+#else
     hn::Store(hn::MaskedLoad(hn::FirstN(TagU16(), count), TagU16(), bits), TagU16(),
               reinterpret_cast<uint16_t*>(buffer));
+#endif
     return load16(buffer);
   }
 #else
+  if (count >= kLanes) return load16(p);
   alignas(64) T buffer[kLanes] = {};
-  std::memcpy(static_cast<void*>(buffer), p, count * sizeof(T));
+  copy_few<sizeof(buffer) / 2>(buffer, p, count * sizeof(T));
   return load16(buffer);
 #endif
 }
@@ -277,9 +315,10 @@ HWY_INLINE void store_first(const F32x16& v, T* p, size_t count) {
                      reinterpret_cast<uint16_t*>(p));
   }
 #else
+  if (count >= kLanes) return store16(v, p);
   alignas(64) T buffer[kLanes];
   store16(v, buffer);
-  std::memcpy(static_cast<void*>(p), buffer, count * sizeof(T));
+  copy_few<sizeof(buffer) / 2>(p, buffer, count * sizeof(T));
 #endif
 }
 

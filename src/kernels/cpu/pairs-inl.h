@@ -84,6 +84,26 @@ HWY_INLINE VecU32 rounded_to_upper_half(VecF32 v) {
 #endif
 }
 
+// One register of each half of a pair without NaNs, other than the canonical one, as BF16 in the
+// order of memory.
+#if HWY_TARGET != HWY_SCALAR
+HWY_INLINE auto packed(VecF32 first, VecF32 second, bfloat16_t) {
+  const TagU32 du;
+  const VecU32 even = hn::ShiftRight<16>(rounded_to_upper_half(first));
+  const VecU32 odd = rounded_to_upper_half(second);
+  return hn::BitCast(hn::Repartition<uint16_t, TagU32>(),
+                     hn::OrAnd(even, odd, hn::Set(du, 0xFFFF0000u)));
+}
+#endif
+#if HWY_TARGET <= HWY_AVX3
+HWY_INLINE auto packed(VecF32 first, VecF32 second, float16_t) {
+  const hn::Rebind<hwy::float16_t, TagF32> half;
+  return hn::Combine(hn::Repartition<uint16_t, TagU32>(),
+                     hn::BitCast(TagU16(), hn::DemoteTo(half, second)),
+                     hn::BitCast(TagU16(), hn::DemoteTo(half, first)));
+}
+#endif
+
 // Stores thirty-two elements, none of which is a NaN other than the canonical one; `streaming`:
 // past the caches, p must be aligned to thirty-two elements then.
 HWY_INLINE void store_clean_pair(const Pair& pair, bfloat16_t* p, bool streaming) {
@@ -94,13 +114,10 @@ HWY_INLINE void store_clean_pair(const Pair& pair, bfloat16_t* p, bool streaming
     p[2 * i + 1] = from_float<bfloat16_t>(hn::GetLane(pair.second.part[i]));
   }
 #else
-  const TagU32 du;
   const hn::Repartition<uint16_t, TagU32> d16;
   for (size_t i = 0; i < kParts; ++i) {
     auto* at = reinterpret_cast<uint16_t*>(p) + 2 * i * kPartLanes;
-    const VecU32 even = hn::ShiftRight<16>(rounded_to_upper_half(pair.first.part[i]));
-    const VecU32 odd = rounded_to_upper_half(pair.second.part[i]);
-    const auto both = hn::BitCast(d16, hn::OrAnd(even, odd, hn::Set(du, 0xFFFF0000u)));
+    const auto both = packed(pair.first.part[i], pair.second.part[i], bfloat16_t());
     if (streaming) {
       hn::Stream(both, d16, at);
     } else {

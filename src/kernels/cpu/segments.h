@@ -17,7 +17,7 @@ namespace aclgrad {
 // Where the columns of a row lie, seen from its first one.
 class Segments {
  public:
-  Segments() = default;
+  Segments() {}  // said with braces, nothing is zeroed
   Segments(const View& view, int row_dim) : inner_(collapsed(view, row_dim, view.rank)) {}
 
   // Column c lies c elements behind the first one. The copies below are for other rows.

@@ -70,25 +70,44 @@ HWY_INLINE Strip<T> load_strip_first(const T* p, size_t count) {
     return out;
   } else {
 #if HWY_TARGET <= HWY_AVX3  // masked loads never touch what they leave out
-    const hn::Repartition<uint16_t, TagU32> d16;
-    const auto bits =
-        hn::MaskedLoad(hn::FirstN(d16, count), d16, reinterpret_cast<const uint16_t*>(p));
+    const auto* bits = reinterpret_cast<const uint16_t*>(p);
     Strip<T> out;
     if constexpr (std::is_same_v<T, bfloat16_t>) {
+      const hn::Repartition<uint16_t, TagU32> d16;
       const TagU32 du;
-      const VecU32 both = hn::BitCast(du, bits);
+      const VecU32 both = hn::BitCast(du, hn::MaskedLoad(hn::FirstN(d16, count), d16, bits));
       out.v[0].part[0] = hn::BitCast(TagF32(), hn::ShiftLeft<16>(both));
       out.v[1].part[0] = hn::BitCast(TagF32(), hn::And(both, hn::Set(du, 0xFFFF0000u)));
     } else {
       const hn::Rebind<hwy::float16_t, TagF32> half;
-      out.v[0].part[0] = hn::PromoteTo(TagF32(), hn::BitCast(half, hn::LowerHalf(bits)));
-      out.v[1].part[0] = hn::PromoteTo(TagF32(), hn::BitCast(half, hn::UpperHalf(TagU16(), bits)));
+      const auto load = [&](size_t from, size_t n) HWY_ATTR {
+        const auto part = hn::MaskedLoad(hn::FirstN(TagU16(), n), TagU16(), bits + from);
+        return hn::PromoteTo(TagF32(), hn::BitCast(half, part));
+      };
+      out.v[0].part[0] = load(0, HWY_MIN(count, kLanes));
+      out.v[1].part[0] = load(kLanes, count > kLanes ? count - kLanes : 0);
+    }
+    return out;
+#elif HWY_TARGET == HWY_AVX2
+    Strip<T> out;
+    for (size_t i = 0; i < 2; ++i) {
+      const size_t begin = i * kLanes;
+      const size_t here = HWY_MIN(count > begin ? count - begin : 0, kLanes);
+      if constexpr (std::is_same_v<T, bfloat16_t>) {
+        const TagU32 du;
+        const VecU32 both = load_pairs_first(reinterpret_cast<const uint16_t*>(p) + begin, here);
+        out.v[0].part[i] = hn::BitCast(TagF32(), hn::ShiftLeft<16>(both));
+        out.v[1].part[i] = hn::BitCast(TagF32(), hn::And(both, hn::Set(du, 0xFFFF0000u)));
+      } else {
+        out.v[i] = load_first(p + begin, here);
+      }
     }
     return out;
 #else
+    if (count >= kStrip<T>) return load_strip(p);
     alignas(64) T buffer[kStrip<T>];
     std::memset(static_cast<void*>(buffer), 0, sizeof(buffer));
-    std::memcpy(static_cast<void*>(buffer), p, count * sizeof(T));
+    copy_few<sizeof(buffer) / 2>(buffer, p, count * sizeof(T));
     return load_strip(buffer);
 #endif
   }
@@ -135,16 +154,15 @@ HWY_INLINE void store_clean_first(const Strip<T>& strip, T* p, size_t count) {
   if constexpr (kStripVectors<T> == 1) {
     hn::BlendedStore(strip.v[0].part[0], hn::FirstN(TagF32(), count), TagF32(), p);
   } else {
-    alignas(64) T buffer[kStrip<T>];
-    store_clean_strip(strip, buffer, false);
     const hn::Repartition<uint16_t, TagU32> d16;
-    hn::BlendedStore(hn::Load(d16, reinterpret_cast<const uint16_t*>(buffer)),
-                     hn::FirstN(d16, count), d16, reinterpret_cast<uint16_t*>(p));
+    hn::BlendedStore(packed(strip.v[0].part[0], strip.v[1].part[0], T()), hn::FirstN(d16, count),
+                     d16, reinterpret_cast<uint16_t*>(p));
   }
 #else
+  if (count >= kStrip<T>) return store_clean_strip(strip, p, false);
   alignas(64) T buffer[kStrip<T>];
   store_clean_strip(strip, buffer, false);
-  std::memcpy(static_cast<void*>(p), buffer, count * sizeof(T));
+  copy_few<sizeof(buffer) / 2>(p, buffer, count * sizeof(T));
 #endif
 }
 

@@ -49,6 +49,22 @@ HWY_INLINE void set_to(double* totals, const F32x16& v) {
   each_wide(v, [&](size_t lane, VecF64 wide) HWY_ATTR { hn::StoreU(wide, d64, totals + lane); });
 }
 
+// Sixteen FP64 numbers, aligned to a vector, rounded to FP32.
+HWY_INLINE F32x16 round16(const double* totals) {
+#if HWY_TARGET == HWY_SCALAR  // DemoteTo would saturate
+  return each_part([&](size_t i)
+                       HWY_ATTR { return hn::Set(TagF32(), static_cast<float>(totals[i])); });
+#else
+  return each_part([&](size_t i) HWY_ATTR {
+    const TagF64 d64;
+    const hn::Half<TagF32> half;
+    const double* from = totals + i * kPartLanes;
+    return hn::Combine(TagF32(), hn::DemoteTo(half, hn::Load(d64, from + kWideLanes)),
+                       hn::DemoteTo(half, hn::Load(d64, from)));
+  });
+#endif
+}
+
 // The sum of a vector's lanes, its upper half joined to its lower one until one lane is left.
 template <class D>
 HWY_INLINE double join_lanes([[maybe_unused]] D d, hn::Vec<D> v) {

@@ -10,6 +10,7 @@
 
 #include <algorithm>
 
+#include "kernels/cpu/constants-inl.h"
 #include "kernels/cpu/sums-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -44,37 +45,40 @@ HWY_INLINE void join_sums(const double* p, double* out) {
   }
 }
 #else
+template <size_t kRegister>
 HWY_INLINE VecF64 register_of_joined(const double* p) {
+  constexpr size_t kHalf = kRegister / 2;
   const TagF64 d;
-  VecF64 v[kWideLanes];
-  for (size_t k = 0; k < kWideLanes; ++k) {
+  VecF64 v[kRegister];
+  for_constants<kRegister>([&](auto k) HWY_ATTR {
     const auto part = [&](size_t i)
                           HWY_ATTR { return hn::Load(d, p + k * kWideSums + i * kWideLanes); };
-    if constexpr (kWideLanes == 8) {
+    if constexpr (kRegister == 8) {
       v[k] = part(0);
-    } else if constexpr (kWideLanes == 4) {
+    } else if constexpr (kRegister == 4) {
       v[k] = hn::Add(part(0), part(1));
     } else {
       v[k] = hn::Add(hn::Add(part(0), part(2)), hn::Add(part(1), part(3)));
     }
+  });
+  if constexpr (kRegister > 2) {
+    for_constants<kHalf>([&](auto k) HWY_ATTR {
+      const VecF64 a = v[k], b = v[k + kHalf];
+      v[k] = hn::Add(hn::ConcatLowerLower(d, b, a), hn::ConcatUpperUpper(d, b, a));
+    });
   }
-  for (size_t half = kWideLanes / 2; half > 1; half /= 2) {
-    for (size_t k = 0; k < half; ++k) {
-      const VecF64 a = v[k];
-      const VecF64 b = v[k + half];
-      if (half == kWideLanes / 2) {
-        v[k] = hn::Add(hn::ConcatLowerLower(d, b, a), hn::ConcatUpperUpper(d, b, a));
-      } else {
-        v[k] = hn::Add(hn::OddEvenBlocks(hn::SwapAdjacentBlocks(b), a),
-                       hn::OddEvenBlocks(b, hn::SwapAdjacentBlocks(a)));
-      }
-    }
+  if constexpr (kRegister == 8) {
+    for_constants<2>([&](auto k) HWY_ATTR {
+      const VecF64 a = v[k], b = v[k + 2];
+      v[k] = hn::Add(hn::OddEvenBlocks(hn::SwapAdjacentBlocks(b), a),
+                     hn::OddEvenBlocks(b, hn::SwapAdjacentBlocks(a)));
+    });
   }
   return hn::Add(hn::InterleaveLower(d, v[0], v[1]), hn::InterleaveUpper(d, v[0], v[1]));
 }
 HWY_INLINE void join_sums(const double* p, double* out) {
   for (size_t k = 0; k < kWideSums; k += kWideLanes) {
-    hn::StoreU(register_of_joined(p + k * kWideSums), TagF64(), out + k);
+    hn::StoreU(register_of_joined<kWideLanes>(p + k * kWideSums), TagF64(), out + k);
   }
 }
 #endif

@@ -7,7 +7,6 @@
 #include <span>
 #include <string>
 
-#include "base/config.h"
 #include "base/verbose.h"
 #include "kernels/cpu/target.h"
 #include "ops/embedding/tree.h"
@@ -109,6 +108,31 @@ void report(DataErrors& errors, const Problem& problem, const BadIndex& bad) noe
   }
 }
 
+// The closed call.
+struct Call {
+  Problem problem;
+  Plan plan;
+  int table, indices, y;
+
+  Addresses addresses(const Run& run) const {
+    Addresses at;
+    at.table = run.address(table);
+    at.indices = run.address(indices);
+    at.y = run.address(y);
+    return at;
+  }
+  void operator()(const Run& run) const {
+    const BadIndex bad = run_cpu(problem, plan, addresses(run));
+    if (bad.position >= 0) report(run.errors(), problem, bad);
+  }
+  CudaAnswer on_cuda(const Run& run) const {
+    return run_cuda(problem, addresses(run), run.record(), run.queue());
+  }
+  void explain(const DeviceRecord& found, DataErrors& errors) const {
+    report(errors, problem, {found.numbers[0], found.numbers[1]});
+  }
+};
+
 }  // namespace
 
 Plan make_plan(const Problem& problem) {
@@ -124,46 +148,22 @@ Status parse(const Arguments& arguments, Launch& launch) {
   Inputs in;
   if (Status s = check_all(arguments, in)) return s;
 
-  const int table = launch.input(in.table, rows_of(1));
-  const int indices = launch.input(in.indices, kAnyStrides);
-  const int y = launch.output(in.y, rows_of(1));
-  Problem problem;
-  problem.table = launch.view(table);
-  problem.indices = launch.view(indices);
-  problem.y = launch.view(y);
+  Call& call = launch.make<Call>();
+  Problem& problem = call.problem;
   problem.rows = in.indices.numel();
   problem.cols = in.table.last_dim();
   problem.table_rows = in.table.dim(0);
+  call.table = launch.input(in.table, rows_of(1), &problem.table);
+  call.indices = launch.input(in.indices, kAnyStrides, &problem.indices);
+  call.y = launch.output(in.y, rows_of(1), &problem.y);
 
   if (aclgrad_verbose()) {
     launch.describe(problem_name(problem), bytes_moved(problem), aclgrad_active_target());
   }
   if (problem.rows == 0 || problem.cols == 0) return kOk;
 
-  const auto addresses = [=](const Run& run) {
-    Addresses at;
-    at.table = run.address(table);
-    at.indices = run.address(indices);
-    at.y = run.address(y);
-    return at;
-  };
-  if constexpr (config::kHasCuda) {
-    if (launch.on_cuda()) {
-      const auto run_it = [=](const Run& run) {
-        return run_cuda(problem, addresses(run), run.record(), run.queue());
-      };
-      const auto explain = [=](const DeviceRecord& found, DataErrors& errors) {
-        report(errors, problem, {found.numbers[0], found.numbers[1]});
-      };
-      launch.call_cuda({run_it, explain});
-      return kOk;
-    }
-  }
-  const Plan plan = make_plan(problem);
-  launch.call([=](const Run& run) {
-    const BadIndex bad = run_cpu(problem, plan, addresses(run));
-    if (bad.position >= 0) report(run.errors(), problem, bad);
-  });
+  call.plan = make_plan(problem);
+  launch.run(call);
   return kOk;
 }
 

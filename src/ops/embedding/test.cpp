@@ -125,7 +125,10 @@ TEST(Embedding, LargeOutputs) {
     EXPECT_EQ(outcome.synchronise, ACL_ERROR_RT_AICORE_EXCEPTION);
     problem.expect_right();
   };
-  for_each_target([&](const std::string&) { run_large(1027, Arrangement::kOffset); });
+  for_each_target([&](const std::string&) {
+    run_large(1027, Arrangement::kOffset);
+    run_large(61, Arrangement::kOffset);
+  });
   run_large(1024, Arrangement::kContiguous);
   run_large(300, Arrangement::kRowPadded);
 }
@@ -288,6 +291,7 @@ TEST(Embedding, NansInLargeOutputs) {
   };
   for_each_target([&](const std::string&) { run_large(ACL_FLOAT, 259, Arrangement::kOffset); });
   run_large(ACL_BF16, 515, Arrangement::kContiguous);
+  run_large(ACL_FLOAT16, 37, Arrangement::kOffset);
   run_large(ACL_DOUBLE, 64, Arrangement::kRowPadded);
 }
 

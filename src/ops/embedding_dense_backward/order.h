@@ -12,6 +12,7 @@
 #include <cstring>
 #include <utility>
 
+#include "base/checked.h"
 #include "base/half.h"
 #include "kernels/cpu/parallel.h"
 #include "kernels/cpu/rows.h"
@@ -19,10 +20,17 @@
 
 namespace aclgrad::embedding_dense_backward {
 
-// A block of 16384 positions takes about 20 us a pass; more than 256 blocks would only make the
-// histograms grow.
-inline constexpr int64_t kSortBlock = 16384;
+// Positions of a block: 16 blocks while that leaves them 4096 to 16384, which take 5 to 20 us a
+// pass; more than 256 would only make the histograms grow.
+inline constexpr int64_t kLeastSortBlock = 4096;
+inline constexpr int64_t kMostSortBlock = 16384;
+inline constexpr int64_t kFewSortBlocks = 16;
 inline constexpr int64_t kMaxSortBlocks = 256;
+constexpr int64_t sort_block(int64_t positions) {
+  const int64_t few =
+      std::clamp(ceil_div(positions, kFewSortBlocks), kLeastSortBlock, kMostSortBlock);
+  return std::max(few, ceil_div(positions, kMaxSortBlocks));
+}
 // 2048 counters of 4 bytes stay in the L1 cache.
 inline constexpr int kMaxDigitBits = 11;
 // Up to here the scratch of the sort (12 KB) comes from the stack and no workspace is asked for.
@@ -61,7 +69,7 @@ struct Index {
 
   explicit Index(T value) {
     if constexpr (std::is_integral_v<T>) {
-      integer = value;
+      integer = value;  // NOLINT(bugprone-signed-char-misuse): an int8 index has a sign
     } else if constexpr (std::is_same_v<T, BoolByte>) {
       integer = value.byte != 0 ? 1 : 0;
     } else if constexpr (std::is_same_v<T, double>) {
@@ -172,10 +180,10 @@ class Sort {
   BadIndex read() {
     std::array<BadIndex, kMaxSortBlocks> bad;  // of each block
     parallel_blocks(plan_.sort_blocks, [&](int64_t block) {
-      const auto [begin, end] = range(block);
+      const Range range = range_of(block);
       BadIndex found{-1, 0, 0.0};
       visit_index(problem_.indices.dtype, [&](auto value) {
-        read_block<decltype(value)>(problem_, indices_, begin, end, keys_[0], found);
+        read_block<decltype(value)>(problem_, indices_, range.begin, range.end, keys_[0], found);
       });
       bad[static_cast<size_t>(block)] = found;
       count_digits(block, 0);
@@ -186,7 +194,10 @@ class Sort {
     return first != end ? *first : BadIndex{-1, 0, 0.0};
   }
 
-  std::pair<int64_t, int64_t> range(int64_t block) const {
+  struct Range {
+    int64_t begin, end;
+  };
+  Range range_of(int64_t block) const {
     const int64_t begin = block * plan_.sort_block;
     return {begin, std::min(begin + plan_.sort_block, problem_.rows)};
   }
@@ -202,7 +213,7 @@ class Sort {
     Key* counts = histogram(block);
     std::fill_n(counts, digits(), Key{0});
     const Key* keys = keys_[static_cast<size_t>(pass) % 2];
-    const auto [begin, end] = range(block);
+    const auto [begin, end] = range_of(block);
     for (int64_t i = begin; i < end; ++i) ++counts[digit(keys[i], pass)];
   }
 
@@ -228,7 +239,7 @@ class Sort {
     Key* places = histogram(block);
     const Key* keys = keys_[from];
     const Key* positions = positions_[from];
-    const auto [begin, end] = range(block);
+    const auto [begin, end] = range_of(block);
     for (int64_t i = begin; i < end; ++i) {
       const Key place = places[digit(keys[i], pass)]++;
       keys_[from ^ 1][place] = keys[i];

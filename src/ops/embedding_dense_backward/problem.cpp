@@ -125,6 +125,25 @@ void report(DataErrors& errors, const Problem& problem, const BadIndex& bad) noe
   }
 }
 
+// The closed call.
+struct Call {
+  Problem problem;
+  Plan plan;
+  int dy, indices, dw;
+  int first_buffer, second_buffer, histograms;
+
+  void operator()(const Run& run) const {
+    Addresses at;
+    at.dy = run.address(dy);
+    at.indices = run.address(indices);
+    at.dw = run.address(dw);
+    at.buffers = {run.region(first_buffer), run.region(second_buffer)};
+    at.histograms = run.region(histograms);
+    const BadIndex bad = run_cpu(problem, plan, at);
+    if (bad.position >= 0) report(run.errors(), problem, bad);
+  }
+};
+
 }  // namespace
 
 Plan make_plan(const Problem& problem) {
@@ -135,7 +154,7 @@ Plan make_plan(const Problem& problem) {
   const auto bits = static_cast<int>(std::bit_width(static_cast<uint64_t>(problem.table_rows)));
   plan.passes = (bits + kMaxDigitBits - 1) / kMaxDigitBits;
   plan.digit_bits = (bits + plan.passes - 1) / plan.passes;
-  plan.sort_block = std::max(kSortBlock, ceil_div(problem.rows, kMaxSortBlocks));
+  plan.sort_block = sort_block(problem.rows);
   plan.sort_blocks = std::max(int64_t{1}, ceil_div(problem.rows, plan.sort_block));
   const auto size = [](const View& view) { return static_cast<int64_t>(dtype_size(view.dtype)); };
   const int64_t bytes = problem.rows * problem.cols * size(problem.dy) +
@@ -157,13 +176,11 @@ Status parse(const Arguments& arguments, Launch& launch) {
   Inputs in;
   if (Status s = check_all(arguments, in)) return s;
 
-  const int dy = launch.input(in.dy, rows_of(1));
-  const int indices = launch.input(in.indices, kAnyStrides);
-  const int dw = launch.output(in.dw, rows_of(1));
-  Problem problem;
-  problem.dy = launch.view(dy);
-  problem.indices = launch.view(indices);
-  problem.dw = launch.view(dw);
+  Call& call = launch.make<Call>();
+  Problem& problem = call.problem;
+  call.dy = launch.input(in.dy, rows_of(1), &problem.dy);
+  call.indices = launch.input(in.indices, kAnyStrides, &problem.indices);
+  call.dw = launch.output(in.dw, rows_of(1), &problem.dw);
   problem.rows = in.rows;
   problem.cols = in.dy.last_dim();
   problem.table_rows = static_cast<int64_t>(arguments.num_weights);
@@ -177,20 +194,11 @@ Status parse(const Arguments& arguments, Launch& launch) {
   }
   if (problem.table_rows == 0 || problem.cols == 0) return kOk;
 
-  const Plan plan = make_plan(problem);
-  const int first_buffer = launch.book(plan.buffer_bytes[0]);
-  const int second_buffer = launch.book(plan.buffer_bytes[1]);
-  const int histograms = launch.book(plan.histogram_bytes);
-  launch.call([=](const Run& run) {
-    Addresses at;
-    at.dy = run.address(dy);
-    at.indices = run.address(indices);
-    at.dw = run.address(dw);
-    at.buffers = {run.region(first_buffer), run.region(second_buffer)};
-    at.histograms = run.region(histograms);
-    const BadIndex bad = run_cpu(problem, plan, at);
-    if (bad.position >= 0) report(run.errors(), problem, bad);
-  });
+  call.plan = make_plan(problem);
+  call.first_buffer = launch.book(call.plan.buffer_bytes[0]);
+  call.second_buffer = launch.book(call.plan.buffer_bytes[1]);
+  call.histograms = launch.book(call.plan.histogram_bytes);
+  launch.run(call);
   return kOk;
 }
 

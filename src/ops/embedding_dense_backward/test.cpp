@@ -397,7 +397,7 @@ TEST(EmbeddingDenseBackward, SortOf64BitNumbers) {
   plan.digit_bits = 7;
   plan.passes = 2;
   plan.sort_blocks = 3;
-  plan.sort_block = kSortBlock;
+  plan.sort_block = kMostSortBlock;
   const auto sorted = [&](auto key) {
     using Key = decltype(key);
     std::vector<Key> buffers[2] = {std::vector<Key>(2 * kRows), std::vector<Key>(2 * kRows)};

@@ -50,10 +50,19 @@ inline const std::vector<Case>& test_cases() {
 // Equal groups, [groups, rows, cols].
 inline const std::vector<std::vector<int64_t>>& equal_cases() {
   static const std::vector<std::vector<int64_t>> cases = {
-      {1, 1, 1},     {10, 100, 30}, {300, 3, 8},   {3, 9000, 17}, {5, 1, 256}, {2, 600, 300},
-      {40, 16, 511}, {7, 257, 260}, {1, 2, 40000}, {50, 1, 1},    {33, 5, 1},  {40, 16, 1},
-      {700, 17, 1},  {70, 256, 1},  {20, 257, 1},  {6000, 3, 1}};
+      {1, 1, 1},     {10, 100, 30}, {300, 3, 8},   {3, 9000, 17}, {5, 1, 256},
+      {2, 600, 300}, {40, 16, 511}, {7, 257, 260}, {1, 2, 40000}, {50, 1, 1},
+      {33, 5, 1},    {40, 16, 1},   {700, 17, 1},  {70, 256, 1},  {20, 257, 1},
+      {6000, 3, 1},  {90, 1, 7},    {3000, 1, 24}, {400, 9, 1}};
   return cases;
+}
+
+// Rows of equal groups of narrow rows: around one vector, four (few rows), one chain and several,
+// for each number of rows in a vector that there is.
+inline const std::vector<int64_t>& narrow_rows() {
+  static const std::vector<int64_t> rows = {1,  2,  3,  4,  5,  7,  8,   9,   16,  17,
+                                            31, 32, 33, 63, 64, 65, 129, 256, 257, 600};
+  return rows;
 }
 
 // Shapes of mixture-of-experts models (rows x cols -g groups; "giant": all rows in one of the
@@ -61,7 +70,8 @@ inline const std::vector<std::vector<int64_t>>& equal_cases() {
 inline const std::vector<std::string>& bench_shapes() {
   static const std::vector<std::string> shapes = {
       "32768x2880-g1", "32768x2880-g32", "32768x2880-g2048", "32768x2880-g2048-giant",
-      "32x1024x2880",  "13000x7168-g32", "4000000x24-g32",   "90000000x1-g32"};
+      "32x1024x2880",  "13000x7168-g32", "4000000x24-g32",   "90000000x1-g32",
+      "1000000x17x1",  "65536x512x1",    "200000x64x2"};
   return shapes;
 }
 

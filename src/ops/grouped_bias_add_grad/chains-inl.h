@@ -122,6 +122,17 @@ void fold_totals(double* totals, int64_t rows, int64_t pitch) {
   }
 }
 
+// Copies `rows` short rows one after the other; elements up to `padded` become 0.
+template <class T>
+void gather(const T* from, int64_t stride, int64_t rows, int64_t cols, int64_t padded, T* to) {
+  for (int64_t row = 0; row < rows; ++row) {
+    const T* source = from + row * stride;
+    T* target = to + row * cols;
+    for (int64_t col = 0; col < cols; ++col) target[col] = source[col];
+  }
+  std::fill(to + rows * cols, to + padded, T{});
+}
+
 }  // namespace
 }  // namespace HWY_NAMESPACE
 }  // namespace aclgrad::grouped_bias_add_grad

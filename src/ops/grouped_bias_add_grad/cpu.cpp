@@ -11,6 +11,7 @@
 #include "kernels/cpu/lane_count.h"
 #include "kernels/cpu/parallel.h"
 #include "ops/grouped_bias_add_grad/groups.h"
+#include "ops/grouped_bias_add_grad/job.h"
 #include "ops/grouped_bias_add_grad/problem.h"
 #include "ops/grouped_bias_add_grad/tree.h"
 
@@ -21,7 +22,7 @@
 #include "kernels/cpu/lanes-inl.h"
 #include "kernels/cpu/sums-inl.h"
 #include "ops/grouped_bias_add_grad/chains-inl.h"
-#include "ops/grouped_bias_add_grad/columns-inl.h"
+#include "ops/grouped_bias_add_grad/narrow_groups-inl.h"
 
 #ifndef ACLGRAD_OPS_GROUPED_BIAS_ADD_GRAD_CPU_SHARED_
 #define ACLGRAD_OPS_GROUPED_BIAS_ADD_GRAD_CPU_SHARED_
@@ -34,21 +35,6 @@ constexpr int64_t kMostJoinCols = 512;
 
 // Totals that one task joins: about 20 us of work.
 constexpr int64_t kJoinTask = 32768;
-
-// One run as the kernels see it.
-struct Job {
-  const Problem& problem;
-  const Plan& plan;
-  const Addresses& at;
-  const Groups& groups;
-  bool dense;           // rows follow each other without gaps
-  bool streaming;       // dbias does not fit the cache
-  bool single_columns;  // equal groups of one column and one block without gaps: columns-inl.h
-
-  double* partial(int64_t slot) const {
-    return static_cast<double*>(at.partials) + slot * problem.cols;
-  }
-};
 
 // How joining the blocks of a wave is shared: ranges of columns, times parts of the groups.
 struct JoinCut {
@@ -153,32 +139,32 @@ void write_chain(const Job& job, const Block<T>& block, int64_t begin, int64_t e
   }
 }
 
-// A small group: every vector of columns by itself, its chains in FP64 unless there is only one.
+// A small group: a chain of rows at a time, whose sums go to FP64 totals unless there is no other.
 // `readable`: rows after which sixteen elements may be read whatever the column.
 template <class T>
 void write_small(const Job& job, const Block<T>& block, int64_t readable) {
   const int64_t stride = job.problem.row_stride();
   const int64_t cols = job.problem.cols;
-  for (int64_t col = 0; col < cols; col += kVector) {
-    const auto lanes = static_cast<size_t>(std::min(kVector, cols - col));
-    const T* from = block.first + col;
-    const int64_t whole = lanes == kLanes ? block.rows : std::min(block.rows, readable);
-    alignas(64) double totals[kLanes] = {};
-    F32x16 sum = zero16();
-    for (int64_t row = 0; row < block.rows;) {
-      const int64_t chain_end = std::min(block.rows, row + kChainRows);
-      for (; row < std::min(chain_end, whole); ++row) sum = add(sum, load16(from + row * stride));
-      for (; row < chain_end; ++row) sum = add(sum, load_first(from + row * stride, lanes));
-      if (block.rows <= kChainRows) break;
-      add_to(totals, sum);
-      sum = zero16();
+  alignas(64) double totals[kShortRow] = {};
+  int64_t row = 0;
+  do {
+    const int64_t rows = std::min(kChainRows, block.rows - row);
+    for (int64_t col = 0; col < cols; col += kVector) {
+      const auto lanes = static_cast<size_t>(std::min(kVector, cols - col));
+      const T* from = block.first + row * stride + col;
+      const int64_t whole = lanes == kLanes ? rows : std::clamp(readable - row, int64_t{0}, rows);
+      F32x16 sum = zero16();
+      for (int64_t i = 0; i < whole; ++i) sum = add(sum, load16(from + i * stride));
+      for (int64_t i = whole; i < rows; ++i) sum = add(sum, load_first(from + i * stride, lanes));
+      if (block.rows > kChainRows) {
+        add_to(totals + col, sum);
+      } else {
+        lanes < kLanes ? store_first(sum, block.out + col, lanes) : store16(sum, block.out + col);
+      }
     }
-    if (block.rows <= kChainRows) {
-      lanes < kLanes ? store_first(sum, block.out + col, lanes) : store16(sum, block.out + col);
-    } else {
-      write_totals(job, totals, static_cast<int64_t>(lanes), block.out + col);
-    }
-  }
+    row += rows;
+  } while (row < block.rows);
+  if (block.rows > kChainRows) write_totals(job, totals, cols, block.out);
 }
 
 // A block of rows that are not folded, a vector long at least: columns [begin, end).
@@ -194,17 +180,6 @@ void sum_long_rows(const Job& job, const Block<T>& block, int64_t begin, int64_t
   finish(job, block, totals, begin, end);
 }
 
-// Copies `rows` short rows one after the other; elements up to `padded` become 0.
-template <class T>
-void gather(const T* from, int64_t stride, int64_t rows, int64_t cols, int64_t padded, T* to) {
-  for (int64_t row = 0; row < rows; ++row) {
-    const T* source = from + row * stride;
-    T* target = to + row * cols;
-    for (int64_t col = 0; col < cols; ++col) target[col] = source[col];
-  }
-  std::fill(to + rows * cols, to + padded, T{});
-}
-
 // The totals of a block's wide rows, where rows follow each other without gaps. An incomplete wide
 // row at the end is read from a copy.
 template <class T>
@@ -212,7 +187,7 @@ void add_dense_rows(const Job& job, const Block<T>& block, int64_t width, double
   alignas(64) T incomplete[kWidestRow];
   const int64_t cols = job.problem.cols;
   const int64_t step = block.fold * cols;
-  const int64_t complete = step < kVector ? 0 : block.rows / block.fold;
+  const int64_t complete = block.rows / block.fold;
   const int64_t rest = block.rows - complete * block.fold;
   if (rest > 0) {
     const auto count = static_cast<size_t>(rest * cols);
@@ -236,7 +211,7 @@ void add_dense_rows(const Job& job, const Block<T>& block, int64_t width, double
   }
 }
 
-// The same for rows with gaps, as long as a vector: each row of the wide rows by itself.
+// The same for rows with gaps: each row of the wide rows by itself.
 template <class T>
 void add_spaced_rows(const Job& job, const Block<T>& block, int64_t pitch, double* totals) {
   const int64_t cols = job.problem.cols;
@@ -249,112 +224,48 @@ void add_spaced_rows(const Job& job, const Block<T>& block, int64_t pitch, doubl
   }
 }
 
-// The same for rows with gaps and shorter than a vector: sixteen rows of the wide rows at a time,
-// gathered.
-template <class T>
-void add_scattered_rows(const Job& job, const Block<T>& block, double* totals) {
-  alignas(64) T copies[kChain * kLanes * kLanes];
-  const int64_t cols = job.problem.cols;
-  const int64_t stride = job.problem.row_stride();
-  Chain<T> chain;
-  chain.next_count = 0;
-  for (int64_t part = 0; part < std::min(block.fold, block.rows); part += kVector) {
-    const int64_t part_rows = std::min(kVector, block.fold - part);
-    const int64_t width = round_up(part_rows * cols, kVector);
-    const int64_t wide_rows = ceil_div(block.rows - part, block.fold);
-    for (int64_t wide = 0; wide < wide_rows; wide += kChainRows) {
-      chain.count = static_cast<size_t>(std::min(kChainRows, wide_rows - wide));
-      for (size_t i = 0; i < chain.count; ++i) {
-        const int64_t row = (wide + static_cast<int64_t>(i)) * block.fold + part;
-        T* copy = copies + i * kLanes * kLanes;
-        gather(block.first + row * stride, stride, std::min(part_rows, block.rows - row), cols,
-               width, copy);
-        chain.row[i] = copy;
-      }
-      add_chain(chain, 0, width, totals + part * cols);
-    }
-  }
-}
-
-// A block of a single column without gaps, its wide rows as long as a vector: the same sums without
-// memory for totals ([65536, 256, 1] in FP32: 1.5 times as fast).
-template <class T>
-void sum_column(const Job& job, const Block<T>& block) {
-  alignas(64) double totals[kLanes] = {};
-  const int64_t complete = block.rows / kVector;
-  const auto rest = static_cast<size_t>(block.rows % kVector);
-  const int64_t wide_rows = complete + (rest > 0 ? 1 : 0);
-  const auto load = [&](int64_t wide) HWY_ATTR {
-    const T* from = block.first + wide * kVector;
-    return wide < complete ? load16(from) : load_first(from, rest);
-  };
-  for (int64_t wide = 0; wide < wide_rows;) {
-    const int64_t chain_end = std::min(wide_rows, wide + kChainRows);
-    F32x16 sum = load(wide);
-    for (++wide; wide < chain_end; ++wide) sum = add(sum, load(wide));
-    add_to(totals, sum);
-  }
-  const double total = join16(totals);
-  finish(job, block, &total, 0, 1);
-}
-
 // A block of short rows. Whichever way they are read, the same numbers are added in the same order.
 template <class T>
 void sum_short_rows(const Job& job, const Block<T>& block) {
   const int64_t cols = job.problem.cols;
-  if (cols == 1 && job.dense && block.fold == kVector) return sum_column(job, block);
-  const bool spaced = !job.dense && cols >= kVector;
-  const int64_t pitch = spaced ? round_up(cols, kVector) : cols;
+  const int64_t pitch = job.dense ? cols : round_up(cols, kVector);
   const int64_t fold = std::min(block.fold, block.rows);  // the last block of a group may be short
-  const bool whole = fold == block.fold && fold * cols >= kVector;
-  const int64_t width = whole ? fold * cols : round_up(fold * cols, kVector);
+  const int64_t used = round_up(fold * pitch, kVector);
   alignas(64) double totals[kFoldedTotals];
-  const int64_t used =
-      job.dense ? round_up(width, kVector) : (spaced ? fold : round_up(fold, kVector)) * pitch;
-  std::fill(totals, totals + std::max(used, cols), 0.0);
+  std::fill(totals, totals + used, 0.0);
   if (job.dense) {
-    add_dense_rows(job, block, width, totals);
-    align_totals(totals, width);
-  } else if (spaced) {
-    add_spaced_rows(job, block, pitch, totals);
+    add_dense_rows(job, block, fold * cols, totals);
+    align_totals(totals, fold * cols);
   } else {
-    add_scattered_rows(job, block, totals);
+    add_spaced_rows(job, block, pitch, totals);
   }
   fold_totals(totals, fold, pitch);
   finish(job, block, totals, 0, cols);
 }
 
-// Rows of a span after which sixteen elements still lie in dy, where rows and groups follow each
-// other without gaps.
-inline int64_t readable_rows(const Job& job, int64_t group, const Span& span) {
+// Equal groups of one row each, where neither dy nor dbias has gaps: they are their sums.
+inline bool has_single_rows(const Job& job) {
   const Problem& problem = job.problem;
-  if (!job.dense) return 0;
-  const int64_t rows_in_all = problem.has_ends() ? problem.rows : problem.groups * problem.rows;
-  const int64_t row = problem.has_ends() ? span.first : group * problem.rows;
-  if (!problem.has_ends() && problem.group_stride() != problem.rows * problem.cols) return 0;
-  return rows_in_all - row - 1 - ceil_div(kVector, problem.cols);
+  return !problem.has_ends() && problem.rows == 1 && job.contiguous &&
+         problem.dbias.strides[0] == problem.cols && job.plan.column_tasks == 1;
 }
-
-// sum_columns() of as many of the equal groups [group, last) that begin before `to` as there are by
-// sixteen. Returns the first group that is left.
 template <class T>
-int64_t sum_column_groups(const Job& job, int64_t group, int64_t last, int64_t to) {
-  const int64_t rows = job.problem.rows;
-  const int64_t stride = job.problem.dbias.strides[0];
-  const auto* dy = static_cast<const T*>(job.at.dy);
-  auto* dbias = static_cast<T*>(job.at.dbias);
-  for (; group + kTogether <= last && job.groups[group + kTogether - 1].start < to;
-       group += kTogether) {
-    const F32x16 sums = sum_columns(dy + group * rows, rows);
-    if (stride == 1) {
-      store16(sums, dbias + group);
-      continue;
+void write_single_rows(const Job& job, int64_t group, int64_t count) {
+  const int64_t elements = count * job.problem.cols;
+  const T* from = static_cast<const T*>(job.at.dy) + group * job.problem.cols;
+  T* out = static_cast<T*>(job.at.dbias) + group * job.problem.cols;
+  for (int64_t at = 0; at < elements; at += kVector) {
+    if (at + kVector > elements) {
+      const auto rest = static_cast<size_t>(elements - at);
+      return store_first(add(load_first(from + at, rest), zero16()), out + at, rest);
     }
-    T each[kTogether];
-    store16(sums, each);
-    for (int64_t i = 0; i < kTogether; ++i) dbias[(group + i) * stride] = each[i];
+    const F32x16 sum = add(load16(from + at), zero16());  // -0 becomes +0
+    if (job.streaming && can_stream(out + at)) {
+      stream16(sum, out + at);
+    } else {
+      store16(sum, out + at);
+    }
   }
-  return group;
 }
 
 // What begins in stretch `stretch` of the wave [first, last), columns [begin, end).
@@ -368,9 +279,14 @@ void sum_stretch(const Job& job, int64_t first, int64_t last, int64_t stretch, i
   const auto* dy = static_cast<const T*>(job.at.dy);
   auto* dbias = static_cast<T*>(job.at.dbias);
   int64_t group = job.groups.at(from, first, last);
-  if (job.single_columns) {
+  if (has_single_rows(job)) {
     if (job.groups[group].start < from) ++group;  // begins in an earlier stretch
-    group = sum_column_groups<T>(job, group, last, to);
+    const int64_t next = std::min(last, ceil_div(to, problem.rows + plan.group_cost));
+    write_single_rows<T>(job, group, next - group);
+    group = last;
+  } else if (is_narrow(problem.cols)) {
+    sum_narrow_stretch<T>(job, group, last, from, to);
+    group = last;
   }
   for (; group < last; ++group) {
     const Span span = job.groups[group];
@@ -384,11 +300,13 @@ void sum_stretch(const Job& job, int64_t first, int64_t last, int64_t stretch, i
         block.first += group * problem.group_stride() + span.first * problem.row_stride();
       }
       block.out = dbias + group * problem.dbias.strides[0];
-      write_small(job, block, readable_rows(job, group, span));
+      // Rows after which sixteen elements may be read whatever the column.
+      const int64_t rows = readable(job, group, span, 0) / problem.cols;
+      write_small(job, block, rows - 1 - ceil_div(kVector, problem.cols));
       continue;
     }
     const int64_t blocks = blocks_of(span, plan);
-    const int64_t fold = folded_rows(span.rows, problem.cols, plan.most_folded);
+    const int64_t fold = folded_rows(span.rows, plan.most_folded);
     int64_t number = ceil_div(std::max(int64_t{0}, from - span.start), plan.block_rows);
     for (; number < blocks && span.start + number * plan.block_rows < to; ++number) {
       const int64_t row = number * plan.block_rows;
@@ -401,7 +319,7 @@ void sum_stretch(const Job& job, int64_t first, int64_t last, int64_t stretch, i
       block.fold = fold;
       block.out = dbias + group * problem.dbias.strides[0];
       block.partial = blocks > 1 ? job.partial(span.slot + number) : nullptr;
-      if (fold > 1 || problem.cols < kVector) {
+      if (fold > 1) {
         sum_short_rows(job, block);
       } else {
         for (int64_t col = begin; col < end; col += kPanel) {
@@ -491,15 +409,14 @@ BadEnd run_cpu(const Problem& problem, const Plan& plan, const Addresses& at) {
   const Groups groups(problem, plan, problem.has_ends() ? spans : nullptr);
   const auto element = static_cast<int64_t>(dtype_size(problem.dbias.dtype));
   const bool dense = problem.row_stride() == problem.cols;
-  const bool equal = !problem.has_ends();
-  const Job job{problem,
-                plan,
-                at,
-                groups,
-                dense,
-                outputs_should_stream(problem.groups * problem.cols * element),
-                dense && equal && problem.cols == 1 && problem.rows > 0 &&
-                    problem.rows <= kColumnRows && problem.group_stride() == problem.rows};
+  const Job job{
+      problem,
+      plan,
+      at,
+      groups,
+      dense,
+      dense && (problem.has_ends() || problem.group_stride() == problem.rows * problem.cols),
+      outputs_should_stream(problem.groups * problem.cols * element)};
   switch (problem.dy.dtype) {
     case ACL_FLOAT16:
       HWY_DYNAMIC_DISPATCH(run_f16)(job);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // GroupedBiasAddGrad on a GPU. A group's rows are cut into the blocks of tree.h; a block of threads
 // takes one of them by a range of columns and adds it in the order of tree.h, so the bits are the
-// CPU's for rows of more than sixteen elements. Groups of one block are written at once; the
-// blocks of others leave FP64 totals, which a second kernel joins in order.
+// CPU's. Groups of one block are written at once; the blocks of others leave FP64 totals, which a
+// second kernel joins in order.
 #include <algorithm>
 #include <limits>
 
@@ -196,8 +196,12 @@ __device__ Rows rows_of(const Task& task, const Item& item, int64_t number) {
   const int64_t begin = number * task.block_rows;
   const int64_t left = item.rows - begin;
   const int64_t count = left < task.block_rows ? left : task.block_rows;
-  const bool small = is_small_group(item.rows, task.cols);
-  const int64_t fold = small ? 1 : folded_rows(item.rows, task.cols, task.most_folded);
+  int64_t fold = 1;
+  if (is_narrow(task.cols)) {
+    fold = narrow_fold(task.cols);
+  } else if (!is_small_group(item.rows, task.cols)) {
+    fold = folded_rows(item.rows, task.most_folded);
+  }
   return {item.group * task.group_stride + (item.first + begin) * task.row_stride, count, fold};
 }
 
@@ -224,9 +228,13 @@ __device__ void sum_wide_rows(const Task& task, const Item& item, int64_t begin,
                               double* totals) {
   const int64_t cols = end - begin;
   const int64_t blocks = item.slot != kNoSlot ? 1 : blocks_of_rows(item.rows, task.block_rows);
+  const bool narrow = is_narrow(task.cols);
+  // Sums of FP32 numbers that are rounded to FP32 are those of FP32.
+  const bool few = narrow && has_few_rows(item.rows, task.cols);
   for (int64_t block = 0; block < blocks; ++block) {
     const Rows rows = rows_of(task, item, item.number + block);
-    int64_t kept = rows.fold < rows.count ? rows.fold : rows.count;
+    // Narrow rows that a vector has not count as zeros, as on the CPU.
+    int64_t kept = narrow || rows.fold < rows.count ? rows.fold : rows.count;
     const int64_t accesses = cols / kWidth;
     for (int64_t i = cuda::thread_index(); i < kept * accesses; i += cuda::thread_count()) {
       const int64_t j = i / accesses;
@@ -239,7 +247,8 @@ __device__ void sum_wide_rows(const Task& task, const Item& item, int64_t begin,
     while (kept > 1) {
       const int64_t half = ceil_div(kept, int64_t{2});
       for (int64_t i = cuda::thread_index(); i < (kept - half) * cols; i += cuda::thread_count()) {
-        totals[i] += totals[half * cols + i];
+        const double sum = totals[i] + totals[half * cols + i];
+        totals[i] = few ? static_cast<double>(static_cast<float>(sum)) : sum;
       }
       __syncthreads();
       kept = half;
@@ -320,7 +329,7 @@ template <class T, int kWidth, bool kFolded>
 cudaError_t launch_sums(Task& task, const CudaQueue& queue) {
   if (kFolded) {
     // The last columns' room is for sums over blocks.
-    const int64_t most = kTuning.totals / (std::max(task.most_folded, kSmallRows / kChainRows) + 1);
+    const int64_t most = kTuning.totals / (task.most_folded + 1);
     task.tile_cols = std::min(task.cols, std::max(int64_t{kWidth}, most / kWidth * kWidth));
   } else {
     task.tile_cols = int64_t{kTuning.threads} * kWidth;

@@ -8,7 +8,6 @@
 #include <string>
 
 #include "base/checked.h"
-#include "base/config.h"
 #include "base/verbose.h"
 #include "kernels/cpu/target.h"
 #include "ops/grouped_bias_add_grad/groups.h"
@@ -30,6 +29,9 @@ constexpr int64_t kTask = 131072;
 // 11.5 KB in stretches of 4 KB), and never under kLeastCols columns.
 constexpr int64_t kEnoughTasks = 64;
 constexpr int64_t kLeastCols = 512;
+
+// What a group of narrow rows costs besides these, in rows.
+constexpr int64_t kNarrowGroup = 4;
 
 // Everything phase one reads of the arguments.
 struct Inputs {
@@ -175,6 +177,37 @@ void report(DataErrors& errors, const char* op, const Problem& problem,
   }
 }
 
+// The closed call.
+struct Call {
+  Problem problem;
+  Plan plan;
+  const char* op;
+  int dy, ends, dbias;
+  int spans, partials;
+
+  Addresses addresses(const Run& run) const {
+    Addresses at;
+    at.dy = run.address(dy);
+    at.ends = run.address(ends);
+    at.dbias = run.address(dbias);
+    at.spans = run.region(spans);
+    at.partials = run.region(partials);
+    return at;
+  }
+  void operator()(const Run& run) const {
+    const BadEnd bad = run_cpu(problem, plan, addresses(run));
+    if (bad.rule != BadEnd::Rule::kNone) report(run.errors(), op, problem, bad);
+  }
+  CudaAnswer on_cuda(const Run& run) const {
+    return run_cuda(problem, plan, addresses(run), run.record(), run.queue());
+  }
+  void explain(const DeviceRecord& found, DataErrors& errors) const {
+    const BadEnd bad{static_cast<BadEnd::Rule>(found.rule), found.numbers[0], found.numbers[1],
+                     found.numbers[2], found.numbers[3]};
+    report(errors, op, problem, bad);
+  }
+};
+
 }  // namespace
 
 Plan make_plan(const Problem& problem) {
@@ -182,7 +215,7 @@ Plan make_plan(const Problem& problem) {
   const int64_t cols = problem.cols;
   plan.most_folded = most_folded_rows(cols, static_cast<int64_t>(dtype_size(problem.dy.dtype)));
   plan.block_rows = block_rows(plan.most_folded);
-  plan.group_cost = 4 + kLeastCols / cols;
+  plan.group_cost = is_narrow(cols) ? kNarrowGroup : 4 + kLeastCols / cols;
   const int64_t rows = problem.has_ends() ? problem.rows : problem.groups * problem.rows;
   // The cap keeps the sum in range for shapes that no memory holds.
   const int64_t line = rows + std::min(problem.groups, int64_t{1} << 32) * plan.group_cost;
@@ -214,13 +247,12 @@ Status parse(const Arguments& arguments, Launch& launch) {
   Inputs in;
   if (Status s = check_all(arguments, in)) return s;
 
-  const int dy = launch.input(in.dy, rows_of(1));
-  const int ends = launch.input(in.ends, kAnyStrides);
-  const int dbias = launch.output(in.dbias, rows_of(1));
-  Problem problem;
-  problem.dy = launch.view(dy);
-  if (in.ends.given()) problem.ends = launch.view(ends);
-  problem.dbias = launch.view(dbias);
+  Call& call = launch.make<Call>();
+  Problem& problem = call.problem;
+  call.op = arguments.op;
+  call.dy = launch.input(in.dy, rows_of(1), &problem.dy);
+  call.ends = launch.input(in.ends, kAnyStrides, &problem.ends);
+  call.dbias = launch.output(in.dbias, rows_of(1), &problem.dbias);
   problem.groups = in.dbias.dim(0);
   problem.rows = in.dy.dim(in.ends.given() ? 0 : 1);
   problem.cols = in.dbias.dim(1);
@@ -231,37 +263,10 @@ Status parse(const Arguments& arguments, Launch& launch) {
   }
   if (problem.groups == 0 || problem.cols == 0) return kOk;
 
-  const Plan plan = make_plan(problem);
-  const int spans = launch.book(plan.span_bytes);
-  const int partials = launch.book(plan.partial_bytes);
-  const auto addresses = [=](const Run& run) {
-    Addresses at;
-    at.dy = run.address(dy);
-    at.ends = run.address(ends);
-    at.dbias = run.address(dbias);
-    at.spans = run.region(spans);
-    at.partials = run.region(partials);
-    return at;
-  };
-  const char* const op = arguments.op;
-  if constexpr (config::kHasCuda) {
-    if (launch.on_cuda()) {
-      const auto run_it = [=](const Run& run) {
-        return run_cuda(problem, plan, addresses(run), run.record(), run.queue());
-      };
-      const auto explain = [=](const DeviceRecord& found, DataErrors& errors) {
-        const BadEnd bad{static_cast<BadEnd::Rule>(found.rule), found.numbers[0], found.numbers[1],
-                         found.numbers[2], found.numbers[3]};
-        report(errors, op, problem, bad);
-      };
-      launch.call_cuda({run_it, explain});
-      return kOk;
-    }
-  }
-  launch.call([=](const Run& run) {
-    const BadEnd bad = run_cpu(problem, plan, addresses(run));
-    if (bad.rule != BadEnd::Rule::kNone) report(run.errors(), op, problem, bad);
-  });
+  call.plan = make_plan(problem);
+  call.spans = launch.book(call.plan.span_bytes);
+  call.partials = launch.book(call.plan.partial_bytes);
+  launch.run(call);
   return kOk;
 }
 

@@ -80,17 +80,17 @@ HWY_INLINE void divide_sums(Rows<T>& rows, double reciprocal_cols) {
 
 // The moments of rows of at most kChainColumns columns from their put_sums(), of which there is
 // room for kRows: the lanes of many rows are joined at once, and nothing waits for a row's own sum.
-template <class T>
-HWY_INLINE void find_joined_moments(Rows<T>& rows, double* sums, size_t n, double reciprocal_cols) {
+// squares(r) gives the lanes of row r's squares around its rounded mean.
+template <class T, class Squares>
+HWY_INLINE void find_joined_moments(Rows<T>& rows, double* sums, size_t n, double reciprocal_cols,
+                                    Squares&& squares) {
   size_t r = rows.count;
   std::fill(sums + r * kWideSums, sums + hwy::RoundUpTo(r, kWideSums) * kWideSums, 0.0);
   for (r = 0; r < rows.count; r += kWideSums) join_sums(sums + r * kWideSums, rows.wide_mean + r);
   divide_sums(rows, reciprocal_cols);
 
   alignas(64) float lanes[kRows * kLanes];
-  for (r = 0; r < rows.count; ++r) {
-    store_raw(square_chains(rows.x[r], n, rows.mean[r]), lanes + r * kLanes);
-  }
+  for (r = 0; r < rows.count; ++r) store_raw(squares(r), lanes + r * kLanes);
   std::fill(lanes + r * kLanes, lanes + kRows * kLanes, 0.0f);
   set_to(rows.squares, lane_sums(lanes));
   const TagF64 d;
@@ -106,9 +106,28 @@ HWY_INLINE void find_joined_moments(Rows<T>& rows, double* sums, size_t n, doubl
   }
 }
 
+template <class T>
+HWY_INLINE void find_joined_moments(Rows<T>& rows, double* sums, size_t n, double reciprocal_cols) {
+  find_joined_moments(rows, sums, n, reciprocal_cols,
+                      [&](size_t r) HWY_ATTR { return square_chains(rows.x[r], n, rows.mean[r]); });
+}
+
+// The same for rows of at most two vectors.
+template <class T>
+HWY_INLINE void find_short_moments(Rows<T>& rows, size_t n, double reciprocal_cols) {
+  alignas(64) double sums[kRows * kWideSums];
+  for (size_t r = 0; r < rows.count; ++r) {
+    put_sums(load_two_first(rows.x[r], n), sums + r * kWideSums);
+  }
+  find_joined_moments(rows, sums, n, reciprocal_cols, [&](size_t r) HWY_ATTR {
+    return squares_of_two<T>(load_two_first(rows.x[r], n), n, rows.mean[r]);
+  });
+}
+
 // The moments of rows of at most a panel.
 template <class T>
 void find_moments(Rows<T>& rows, size_t n, double reciprocal_cols) {
+  if (n <= kTwo) return find_short_moments(rows, n, reciprocal_cols);
   if (n <= kChainColumns) {
     alignas(64) double sums[kRows * kWideSums];
     for (size_t r = 0; r < rows.count; ++r) put_sums(rows.x[r], n, sums + r * kWideSums);

@@ -24,6 +24,7 @@
 #include "ops/layer_norm/block-inl.h"
 #include "ops/layer_norm/find-inl.h"
 #include "ops/layer_norm/gathered-inl.h"
+#include "ops/layer_norm/joined-inl.h"
 #include "ops/layer_norm/moments-inl.h"
 
 #ifndef ACLGRAD_OPS_LAYER_NORM_CPU_SHARED_
@@ -187,6 +188,25 @@ HWY_NOINLINE void write_and_find(const Job& job, const Rows<T>& rows, bool strea
   }
 }
 
+// The same for rows that write_joined() writes. No next ones: there are none to sum.
+HWY_NOINLINE void write_joined_and_find(const Job& job, const Rows<float>& rows, SharedLine& line,
+                                        Rows<float>* next) {
+  const auto cols = static_cast<size_t>(job.problem.cols);
+  if (next == nullptr) {
+    for (size_t r = 0; r < rows.count; ++r) {
+      write_joined<false>(passing(rows, r, rows, r, 0), job.gamma, job.beta, cols, line, nullptr);
+    }
+    return;
+  }
+  alignas(64) double sums[kRows * kWideSums];
+  for (size_t r = 0; r < rows.count; ++r) {
+    const size_t other = std::min(r, next->count - 1);
+    write_joined<true>(passing(rows, r, *next, other, 0), job.gamma, job.beta, cols, line,
+                       sums + other * kWideSums);
+  }
+  find_joined_moments(*next, sums, cols, job.reciprocal_cols);
+}
+
 template <class T>
 int64_t group_rows(int64_t cols) {
   const auto size = static_cast<int64_t>(sizeof(T));
@@ -201,8 +221,11 @@ void slab(const Job& job, int64_t index) {
   const int64_t begin = index * job.plan.slab_rows;
   const int64_t end = std::min(begin + job.plan.slab_rows, job.problem.rows);
   const int64_t group = group_rows<T>(cols);
-  const bool staged = is_staged<T>(job);
   const bool together = cols > kApartColumns;
+  const bool joined = std::is_same_v<T, float> && together && job.y_follows &&
+                      cols <= static_cast<int64_t>(kChainColumns) && is_staged<T>(job);
+  const bool staged = !joined && is_staged<T>(job);
+  SharedLine line;
   YStage<T> stage(job.streaming);
   Rows<T> blocks[2], part;
   Rows<T>* rows = &blocks[0];
@@ -211,12 +234,17 @@ void slab(const Job& job, int64_t index) {
     to.count = static_cast<size_t>(std::min(group, end - row));
     to.x[0] = first_of<T>(job, row);
     to.y[0] = first_of_y(job, row);
-    for (size_t r = 1; r < to.count; ++r) {
-      const auto here = static_cast<int64_t>(r);
-      to.x[r] = job.x_rows.uniform() ? to.x[0] + here * job.x_rows.stride()
-                                     : first_of<T>(job, row + here);
-      to.y[r] = job.y_rows.uniform() ? static_cast<char*>(to.y[0]) + here * job.y_row_bytes
-                                     : first_of_y(job, row + here);
+    const auto count = static_cast<int64_t>(to.count);
+    if (job.x_rows.uniform() && job.y_rows.uniform()) {
+      for (int64_t r = 1; r < count; ++r) to.x[r] = to.x[0] + r * job.x_rows.stride();
+      for (int64_t r = 1; r < count; ++r) {
+        to.y[r] = static_cast<char*>(to.y[0]) + r * job.y_row_bytes;
+      }
+      return;
+    }
+    for (int64_t r = 1; r < count; ++r) {
+      to.x[r] = first_of<T>(job, row + r);
+      to.y[r] = first_of_y(job, row + r);
     }
   };
   locate(*rows, begin);
@@ -225,6 +253,15 @@ void slab(const Job& job, int64_t index) {
     put_statistics(job, row, *rows);
     const bool more = row + group < end;
     if (more) locate(*next, row + group);
+    if constexpr (std::is_same_v<T, float>) {
+      if (joined && is_plain(job, *rows)) {
+        write_joined_and_find(job, *rows, line, more ? next : nullptr);
+        if (more) finish_dense(job, *next);
+        std::swap(rows, next);
+        continue;
+      }
+    }
+    line.flush();
     const bool in_stage = staged && enter_stage(job, *rows, stage);
     if (more && together && staged == in_stage && is_plain(job, *rows)) {
       write_and_find(job, *rows, job.streaming && !staged, *next);
@@ -243,6 +280,7 @@ void slab(const Job& job, int64_t index) {
     }
     std::swap(rows, next);
   }
+  line.flush();
   stage.flush();
   if (job.streaming) hwy::FlushStream();
 }

@@ -158,6 +158,46 @@ HWY_INLINE F32x16 square_chains(const T* x, size_t n, float centre) {
   return add(add(acc[0], acc[1]), add(acc[2], acc[3]));
 }
 
+// A whole row of at most kTwo columns; +0 behind it.
+struct TwoVectors {
+  HWY_INLINE TwoVectors() {}
+  F32x16 v[2];
+};
+template <class T>
+HWY_INLINE TwoVectors load_two_first(const T* x, size_t n) {
+  TwoVectors out;
+  if constexpr (kStripVectors<T> == 2) {
+    const Strip<T> strip = load_strip_first(x, n);
+    out.v[0] = strip.v[0];
+    out.v[1] = strip.v[1];
+  } else {
+    out.v[0] = load_first(x, HWY_MIN(n, kLanes));
+    out.v[1] = n > kLanes ? load_first(x + kLanes, n - kLanes) : zero16();
+  }
+  return out;
+}
+// As WideSum has it.
+HWY_INLINE void put_sums(const TwoVectors& x, double* out) {
+  Chain chain;
+  each_wide(x.v[0], [&](size_t lane, VecF64 wide) HWY_ATTR { chain[lane / kWideLanes] = wide; });
+  each_wide(x.v[1], [&](size_t lane, VecF64 wide) HWY_ATTR {
+    chain[lane / kWideLanes] = hn::Add(chain[lane / kWideLanes], wide);
+  });
+  constexpr size_t kHalf = kWideParts / 2;
+  for (size_t part = 0; part < kHalf; ++part) {
+    hn::Store(hn::Add(chain[part], chain[part + kHalf]), TagF64(), out + part * kWideLanes);
+  }
+}
+template <class T>
+HWY_INLINE F32x16 squares_of_two(const TwoVectors& x, size_t n, float centre) {
+  const F32x16 centre16 = set16(centre);
+  const bool pairs = std::is_same_v<T, bfloat16_t>;
+  const size_t first = pairs ? (n + 1) / 2 : HWY_MIN(n, kLanes);
+  const F32x16 a = keep_first(sub(x.v[0], centre16), first);
+  const F32x16 b = keep_first(sub(x.v[1], centre16), n - first);
+  return fma(b, b, mul(a, a));
+}
+
 // What long panels are summed in, in one visit: the sum, and the squares around a number near the
 // mean, vector i in chain i mod 2, from where they go to FP64 every kSquareColumns columns.
 inline constexpr size_t kSquareColumns = kTwo * kChain;

@@ -3,7 +3,6 @@
 
 #include <span>
 #include <string>
-#include <vector>
 
 #include "base/checked.h"
 #include "base/verbose.h"
@@ -20,7 +19,7 @@ namespace {
 // Everything phase one reads of the arguments.
 struct Inputs {
   Operand x, gamma, beta, y, mean, rstd;
-  std::vector<int64_t> normalized_shape;
+  IntEntries normalized_shape;
   int64_t rows = 1, cols = 1;
 };
 
@@ -78,7 +77,7 @@ Status check_shapes(const char* op, Inputs& in) {
     if (normalized[i] != in.x.dims[row_dim + i]) {
       return fail(kParamInvalid,
                   "%s: normalizedShape is %s; expected the last %zu dims of input %s", op,
-                  shape_text(normalized.data(), normalized.size()).c_str(), normalized.size(),
+                  shape_text(normalized.begin(), normalized.size()).c_str(), normalized.size(),
                   shape_text(in.x).c_str());
     }
   }
@@ -151,6 +150,28 @@ bool usable_as_is(const View& view, aclDataType x) {
   return view.dtype == ACL_FLOAT && x != ACL_BF16 && is_one_run(view);
 }
 
+// The closed call.
+struct Call {
+  Problem problem;
+  Plan plan;
+  int x, gamma, beta, y, mean, rstd;
+  int gamma_region, beta_region, moment_region;
+
+  void operator()(const Run& run) const {
+    Addresses at;
+    at.x = run.address(x);
+    at.gamma = run.address(gamma);
+    at.beta = run.address(beta);
+    at.y = run.address(y);
+    at.mean = run.address(mean);
+    at.rstd = run.address(rstd);
+    at.gamma_region = run.region(gamma_region);
+    at.beta_region = run.region(beta_region);
+    at.moment_region = run.region(moment_region);
+    run_cpu(problem, plan, at);
+  }
+};
+
 }  // namespace
 
 Plan make_plan(const Problem& problem) {
@@ -174,26 +195,20 @@ Status parse(const Arguments& arguments, Launch& launch) {
   Inputs in;
   if (Status s = check_all(arguments, in)) return s;
 
-  // Operands in the order of the signature.
-  const int normalized = static_cast<int>(in.normalized_shape.size());
-  const int x = launch.input(in.x, rows_of(1));
-  const int gamma = launch.input(in.gamma, kAnyStrides);
-  const int beta = launch.input(in.beta, kAnyStrides);
-  const int y = launch.output(in.y, rows_of(1));
-  const int mean = launch.output(in.mean, kAnyStrides);
-  const int rstd = launch.output(in.rstd, kAnyStrides);
-
-  Problem problem;
+  Call& call = launch.make<Call>();
+  Problem& problem = call.problem;
   problem.rows = in.rows;
   problem.cols = in.cols;
-  problem.row_dim = static_cast<int>(in.x.rank) - normalized;
+  problem.row_dim = static_cast<int>(in.x.rank) - static_cast<int>(in.normalized_shape.size());
   problem.eps = arguments.eps;
-  problem.x = launch.view(x);
-  problem.y = launch.view(y);
-  if (in.gamma.given()) problem.gamma = launch.view(gamma);
-  if (in.beta.given()) problem.beta = launch.view(beta);
-  if (in.mean.given()) problem.mean = launch.view(mean);
-  if (in.rstd.given()) problem.rstd = launch.view(rstd);
+
+  // Operands in the order of the signature.
+  call.x = launch.input(in.x, rows_of(1), &problem.x);
+  call.gamma = launch.input(in.gamma, kAnyStrides, &problem.gamma);
+  call.beta = launch.input(in.beta, kAnyStrides, &problem.beta);
+  call.y = launch.output(in.y, rows_of(1), &problem.y);
+  call.mean = launch.output(in.mean, kAnyStrides, &problem.mean);
+  call.rstd = launch.output(in.rstd, kAnyStrides, &problem.rstd);
 
   if (aclgrad_verbose()) {
     launch.describe(problem_name(problem), bytes_moved(problem), aclgrad_active_target());
@@ -201,23 +216,11 @@ Status parse(const Arguments& arguments, Launch& launch) {
   const bool has_outputs = problem.cols > 0 || in.mean.given() || in.rstd.given();
   if (problem.rows == 0 || !has_outputs) return kOk;
 
-  const Plan plan = make_plan(problem);
-  const int gamma_region = launch.book(plan.gamma_bytes);
-  const int beta_region = launch.book(plan.beta_bytes);
-  const int moment_region = launch.book(plan.moment_bytes);
-  launch.call([=](const Run& run) {
-    Addresses at;
-    at.x = run.address(x);
-    at.gamma = run.address(gamma);
-    at.beta = run.address(beta);
-    at.y = run.address(y);
-    at.mean = run.address(mean);
-    at.rstd = run.address(rstd);
-    at.gamma_region = run.region(gamma_region);
-    at.beta_region = run.region(beta_region);
-    at.moment_region = run.region(moment_region);
-    run_cpu(problem, plan, at);
-  });
+  call.plan = make_plan(problem);
+  call.gamma_region = launch.book(call.plan.gamma_bytes);
+  call.beta_region = launch.book(call.plan.beta_bytes);
+  call.moment_region = launch.book(call.plan.moment_bytes);
+  launch.run(call);
   return kOk;
 }
 

@@ -3,6 +3,7 @@
 // kernel's ways (slabs, wide rows, views, FP64) is tested on every instruction set.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <optional>
@@ -150,7 +151,8 @@ void fill_with_every_size(Problem& problem, uint64_t seed) {
     const double size = random.pick(sizes);
     const bool constant = random.chance(0.1), pairs = random.chance(0.1);
     for (size_t c = 0; c < cols; ++c) {
-      double value = random.normal() * (random.chance(0.02) ? random.pick(sizes) : size);
+      const double scale = random.chance(0.02) ? random.pick(sizes) : size;
+      double value = random.normal() * scale;
       if (random.chance(0.1)) value = 0.0;
       if (constant) value = size;
       x.push_back(pairs && c % 2 == 1 ? -x.back() : value);  // a mean of exactly 0
@@ -235,6 +237,21 @@ TEST(LayerNorm, LargeOutputsHaveTheBitsOfSmallOnes) {
     expect_bits_of_single_rows(dtype, 2501, 8224, Arrangement::kContiguous);
     expect_bits_of_single_rows(dtype, 400001, 48, Arrangement::kContiguous);
   }
+}
+
+// FP32 rows that share lines, beyond the cache; two of them are not ordinary.
+TEST(LayerNorm, LargeRowsThatAreNotWholeLines) {
+  Options options = all_of(ACL_FLOAT);
+  options.out = Arrangement::kOffset;
+  Problem problem({20003, 259}, options);
+  std::vector<double> x = problem.x.values();
+  x[size_t{1000} * 259 + 7] = std::numeric_limits<double>::quiet_NaN();
+  std::fill_n(x.begin() + int64_t{1001} * 259, 259, 3e38);
+  problem.x.fill(x);
+  for_each_target([&](const std::string& target) {
+    SCOPED_TRACE(target);
+    problem.run_and_check();
+  });
 }
 
 TEST(LayerNorm, EveryDtypeCombination) {
@@ -407,7 +424,7 @@ TEST(LayerNorm, OnlyTheLastDimensionNeedBeContiguousToRunInPlace) {
 TEST(LayerNorm, ASliceOfPaddedRowsIsNotPacked) {
   Options options;
   options.normalized = 2;
-  options.x_strides = options.y_strides = {5 * 70, 70, 1};
+  options.x_strides = options.y_strides = {350, 70, 1};
   Problem view({4, 5, 64}, options);
   const Outcome outcome = view.run_it();
   ASSERT_TRUE(outcome.ok()) << outcome;

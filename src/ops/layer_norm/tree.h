@@ -14,9 +14,10 @@ namespace aclgrad::layer_norm {
 // Columns whose moments are taken together: a visit that has to be repeated finds them in L1. 16
 // KiB of FP32. Panels are joined in FP64, in order. A panel's sum is FP64: vector i of sixteen
 // columns (sixteen-bit types: of a strip) goes to chain i mod 2. Its squares are FP32: in rows of
-// up to 1024 columns around the mean, vector i in chain i mod 4; in longer ones around the mean of
-// the panel's first sixteen columns, vector i in chain i mod 2, carried to FP64 every 512 columns,
-// unless that is far from the mean (moments-inl.h).
+// up to 32 columns around the mean, both vectors in one chain; of up to 1024 columns vector i in
+// chain i mod 4; in longer ones around the mean of the panel's first sixteen columns, vector i in
+// chain i mod 2, carried to FP64 every 512 columns, unless that is far from the mean
+// (moments-inl.h).
 inline constexpr int64_t kPanel = 4096;
 
 // gamma and beta as FP32 are padded to a multiple of the widest strip of columns.

@@ -60,7 +60,7 @@ struct Job {
   bool columns;    // dgamma or dbeta wanted
   bool streaming;  // dx is wanted and does not fit the cache
   RowOffsets dy_rows, x_rows, dx_rows, mean_rows, rstd_rows;
-  RowForms forms;
+  const RowForms& forms;
   bool gathered;  // not all of the forms are dense
 
   double* slab_totals(int64_t slab) const {
@@ -280,7 +280,8 @@ void slab(const Job& job, int64_t index) {
       const int64_t group_end = std::min(row + group_rows, block_end);
       locate(job, row, static_cast<size_t>(group_end - row), rows);
       if (uniform) {
-        const int64_t ahead = (group_end - row) * size;
+        // Behind the last row: the rows themselves, which are at hand.
+        const int64_t ahead = group_end < job.problem.rows ? (group_end - row) * size : 0;
         rows.ahead = {ahead * job.dy_rows.stride(), ahead * job.x_rows.stride()};
       }
       if (job.problem.want_dx) find_means(job, rows);
@@ -343,11 +344,14 @@ void write_sums(const View& view, void* base, int64_t begin, int64_t end, const 
   visit_float(view.dtype, [&](auto type) {
     using Out = decltype(type);
     auto* out = static_cast<Out*>(base);
-    alignas(64) float rounded[kStrip<T>], in_order[kStrip<T>];
+    alignas(64) float in_order[kStrip<T>];
     const auto count = static_cast<size_t>(end - begin);
     for (size_t at = 0; at < count; at += kStrip<T>) {
-      for (size_t i = 0; i < kStrip<T>; ++i) rounded[i] = static_cast<float>(totals[at + i]);
-      store_in_order<T>(load_numbers<T>(rounded), in_order);
+      Strip<T> rounded;
+      for (size_t i = 0; i < kStripVectors<T>; ++i) {
+        rounded.v[i] = round16(totals + at + i * kLanes);
+      }
+      store_in_order<T>(rounded, in_order);
       const size_t columns = std::min(count - at, kStrip<T>);
       const int64_t first = begin + static_cast<int64_t>(at);
       if (places.uniform() && places.stride() == 1) {
@@ -400,9 +404,10 @@ void panel(const Job& job, int64_t index) {
 // dgamma and dbeta of columns [begin, end) from all slabs, in the slabs' order.
 template <class T>
 void finish_columns(const Job& job, int64_t begin, int64_t end) {
-  alignas(64) double totals[2 * kFinishColumns] = {};
+  alignas(64) double totals[2 * kFinishColumns];
   const TagF64 d64;
   const auto count = static_cast<size_t>(round_up(end - begin, static_cast<int64_t>(kStrip<T>)));
+  for (double* half : {totals, totals + kFinishColumns}) std::fill_n(half, count, 0.0);
   for (int64_t s = 0; s < job.plan.slabs; ++s) {
     for (size_t half = 0; half < 2; ++half) {
       const double* from =
@@ -492,9 +497,8 @@ HWY_EXPORT(run_bf16);
 void run_cpu(const Problem& problem, const Plan& plan, const Addresses& at) {
   const int64_t output_bytes =
       problem.rows * problem.cols * static_cast<int64_t>(dtype_size(problem.dx.dtype));
-  RowForms forms{Segments(problem.dy, problem.row_dim), Segments(problem.x, problem.row_dim),
-                 Segments()};
-  if (problem.want_dx) forms.dx = Segments(problem.dx, problem.row_dim);
+  const RowForms forms{Segments(problem.dy, problem.row_dim), Segments(problem.x, problem.row_dim),
+                       problem.want_dx ? Segments(problem.dx, problem.row_dim) : Segments()};
   const Job job{problem,
                 plan,
                 at,

@@ -94,7 +94,7 @@ TEST(LayerNormBackward, ErrorTableHandlesAndMask) {
 }
 
 TEST(LayerNormBackward, ErrorTableDtypes) {
-  const auto wrong = [](auto member, Dims dims, aclDataType dtype,
+  const auto wrong = [](auto member, const Dims& dims, aclDataType dtype,
                         std::initializer_list<std::string> text) {
     Call call;
     const Tensor other(dims, dtype);
@@ -155,7 +155,7 @@ TEST(LayerNormBackward, ErrorTableFormatsAndRanks) {
 }
 
 TEST(LayerNormBackward, ErrorTableShapes) {
-  const auto wrong = [](auto member, Dims dims, std::initializer_list<std::string> text) {
+  const auto wrong = [](auto member, const Dims& dims, std::initializer_list<std::string> text) {
     Call call;
     const Tensor other(dims, ACL_FLOAT);
     call.*member = other.handle();

@@ -3,7 +3,6 @@
 
 #include <span>
 #include <string>
-#include <vector>
 
 #include "base/checked.h"
 #include "base/verbose.h"
@@ -21,8 +20,8 @@ constexpr const char* kOp = "aclnnLayerNormBackward";
 // Everything phase one reads of the arguments.
 struct Inputs {
   Operand dy, x, mean, rstd, gamma, bias, dx, dgamma, dbeta;
-  std::vector<int64_t> normalized_shape;
-  std::vector<bool> mask;
+  IntEntries normalized_shape;
+  BoolEntries mask;
 };
 
 Status check_null(const Arguments& in) {
@@ -115,7 +114,7 @@ Status check_shapes(const Inputs& in) {
     if (normalized[i] != in.x.dims[row_dim + i]) {
       return fail(kParamInvalid,
                   "%s: normalizedShape is %s; expected the last %zu dims of input %s", kOp,
-                  shape_text(normalized.data(), normalized.size()).c_str(), normalized.size(),
+                  shape_text(normalized.begin(), normalized.size()).c_str(), normalized.size(),
                   shape_text(in.x).c_str());
     }
   }
@@ -177,6 +176,30 @@ double bytes_moved(const Problem& problem) {
          cols * (size(problem.gamma) + size(problem.dgamma) + size(problem.dbeta));
 }
 
+// The closed call.
+struct Call {
+  Problem problem;
+  Plan plan;
+  int dy, x, mean, rstd, gamma, dx, dgamma, dbeta;
+  int gamma_region, partial_region, row_region;
+
+  void operator()(const Run& run) const {
+    Addresses at;
+    at.dy = run.address(dy);
+    at.x = run.address(x);
+    at.mean = run.address(mean);
+    at.rstd = run.address(rstd);
+    at.gamma = run.address(gamma);
+    at.dx = run.address(dx);
+    at.dgamma = run.address(dgamma);
+    at.dbeta = run.address(dbeta);
+    at.gamma_region = run.region(gamma_region);
+    at.partial_region = run.region(partial_region);
+    at.row_region = run.region(row_region);
+    run_cpu(problem, plan, at);
+  }
+};
+
 }  // namespace
 
 Plan make_plan(const Problem& problem) {
@@ -208,7 +231,8 @@ Status parse(const Arguments& arguments, Launch& launch) {
   Inputs in;
   if (Status s = check_all(arguments, in)) return s;
 
-  Problem problem;
+  Call& call = launch.make<Call>();
+  Problem& problem = call.problem;
   problem.row_dim = static_cast<int>(in.x.rank - in.normalized_shape.size());
   problem.rows = in.mean.numel();
   problem.cols = saturating_product(in.normalized_shape);
@@ -217,31 +241,22 @@ Status parse(const Arguments& arguments, Launch& launch) {
   problem.want_dbeta = in.mask[2];
 
   // Operands in the order of the signature; dead ends of the mask keep their numbers.
-  const int dy = launch.input(in.dy, rows_of(1));
-  const int x = launch.input(in.x, rows_of(1));
-  const int mean = launch.input(in.mean, kAnyStrides);
-  const int rstd = launch.input(in.rstd, kAnyStrides);
-  const int gamma = launch.input(in.gamma, kAnyStrides);
+  call.dy = launch.input(in.dy, rows_of(1), &problem.dy);
+  call.x = launch.input(in.x, rows_of(1), &problem.x);
+  call.mean = launch.input(in.mean, kAnyStrides, &problem.mean);
+  call.rstd = launch.input(in.rstd, kAnyStrides, &problem.rstd);
+  call.gamma = launch.input(in.gamma, kAnyStrides, &problem.gamma);
   launch.unused(in.bias);
-  const auto output = [&](const Operand& operand, bool wanted, Layout layout) {
-    return wanted ? launch.output(operand, layout) : launch.unused(operand, true);
+  const auto output = [&](const Operand& operand, bool wanted, Layout layout, View& view) {
+    return wanted ? launch.output(operand, layout, &view) : launch.unused(operand, true);
   };
-  const int dx = output(in.dx, problem.want_dx, rows_of(1));
-  const int dgamma = output(in.dgamma, problem.want_dgamma, kAnyStrides);
-  const int dbeta = output(in.dbeta, problem.want_dbeta, kAnyStrides);
+  call.dx = output(in.dx, problem.want_dx, rows_of(1), problem.dx);
+  call.dgamma = output(in.dgamma, problem.want_dgamma, kAnyStrides, problem.dgamma);
+  call.dbeta = output(in.dbeta, problem.want_dbeta, kAnyStrides, problem.dbeta);
   if (problem.want_dx) {
-    launch.allow_in_place(dx, dy);
-    launch.allow_in_place(dx, x);
+    launch.allow_in_place(call.dx, call.dy);
+    launch.allow_in_place(call.dx, call.x);
   }
-
-  problem.dy = launch.view(dy);
-  problem.x = launch.view(x);
-  problem.mean = launch.view(mean);
-  problem.rstd = launch.view(rstd);
-  if (in.gamma.given()) problem.gamma = launch.view(gamma);
-  if (problem.want_dx) problem.dx = launch.view(dx);
-  if (problem.want_dgamma) problem.dgamma = launch.view(dgamma);
-  if (problem.want_dbeta) problem.dbeta = launch.view(dbeta);
 
   if (aclgrad_verbose()) {
     launch.describe(problem_name(problem), bytes_moved(problem), aclgrad_active_target());
@@ -250,25 +265,11 @@ Status parse(const Arguments& arguments, Launch& launch) {
       (problem.want_dx && problem.rows > 0) || problem.want_dgamma || problem.want_dbeta;
   if (problem.cols == 0 || !any_output) return kOk;
 
-  const Plan plan = make_plan(problem);
-  const int gamma_region = launch.book(plan.gamma_bytes);
-  const int partial_region = launch.book(plan.partial_bytes);
-  const int row_region = launch.book(plan.row_bytes);
-  launch.call([=](const Run& run) {
-    Addresses at;
-    at.dy = run.address(dy);
-    at.x = run.address(x);
-    at.mean = run.address(mean);
-    at.rstd = run.address(rstd);
-    at.gamma = run.address(gamma);
-    at.dx = run.address(dx);
-    at.dgamma = run.address(dgamma);
-    at.dbeta = run.address(dbeta);
-    at.gamma_region = run.region(gamma_region);
-    at.partial_region = run.region(partial_region);
-    at.row_region = run.region(row_region);
-    run_cpu(problem, plan, at);
-  });
+  call.plan = make_plan(problem);
+  call.gamma_region = launch.book(call.plan.gamma_bytes);
+  call.partial_region = launch.book(call.plan.partial_bytes);
+  call.row_region = launch.book(call.plan.row_bytes);
+  launch.run(call);
   return kOk;
 }
 

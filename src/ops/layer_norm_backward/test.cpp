@@ -416,7 +416,8 @@ void fill_with_every_size(Problem& problem, uint64_t seed) {
   };
   const auto draw = [&](double usual) {
     if (random.chance(0.1)) return 0.0;
-    return random.normal() * (random.chance(0.05) ? size({1.0, 1e-20}) : usual);
+    const double scale = random.chance(0.05) ? size({1.0, 1e-20}) : usual;
+    return random.normal() * scale;
   };
   const size_t rows = Problem::count(problem.head), cols = Problem::count(problem.tail);
   std::vector<double> dy, x, mean, rstd, gamma;

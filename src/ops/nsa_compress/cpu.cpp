@@ -96,7 +96,7 @@ void visit_group(const Job& job, const Stretch& stretch, int64_t first, int64_t 
       problem.step == kGroup && a_end - a_begin == groups && groups <= kMostTogether;
 
   const T* tokens = static_cast<const T*>(job.at.x) + (stretch.token + first) * x[0] + begin * x[1];
-  RowsAhead<T> next_group{tokens + kGroup * x[0], x[0],
+  RowsAhead<T> next_group{tokens + kGroup * x[0], x[0], kGroup,
                           static_cast<size_t>((end - begin) * problem.width)};
   for (int64_t a = a_begin; a < a_end; a += kMostTogether) {
     const Piece<T> piece{

@@ -3,10 +3,8 @@
 
 #include <algorithm>
 #include <array>
-#include <memory>
 
 #include "base/checked.h"
-#include "base/config.h"
 #include "base/verbose.h"
 #include "kernels/cpu/target.h"
 #include "ops/nsa_compress/chains.h"
@@ -24,7 +22,7 @@ constexpr const char* kOp = "aclnnNsaCompress";
 // Everything phase one reads of the arguments.
 struct Inputs {
   Operand x, w, y;
-  std::vector<int64_t> ends;
+  IntEntries ends;
 };
 
 // In the order of the signature.
@@ -139,9 +137,28 @@ double bytes_moved(const Problem& problem) {
   return elements * static_cast<double>(sizeof(uint16_t));
 }
 
+// The closed call.
+struct Call {
+  Problem problem;
+  Plan plan;
+  int x, w, y;
+
+  Addresses addresses(const Run& run) const {
+    Addresses at;
+    at.x = run.address(x);
+    at.w = run.address(w);
+    at.y = run.address(y);
+    return at;
+  }
+  void operator()(const Run& run) const { run_cpu(problem, plan, addresses(run)); }
+  CudaAnswer on_cuda(const Run& run) const {
+    return run_cuda(problem, addresses(run), run.queue());
+  }
+};
+
 }  // namespace
 
-void place_windows(Problem& problem, const std::vector<int64_t>& ends) {
+void place_windows(Problem& problem, std::span<const int64_t> ends) {
   int64_t begin = 0;
   for (const int64_t end : ends) {
     const int64_t length = end - begin;
@@ -171,40 +188,23 @@ Plan make_plan(const Problem& problem) {
 
 Status parse(const Arguments& arguments, Launch& launch) {
   Inputs in;
-  const auto problem = std::make_shared<Problem>();
-  if (Status s = check_all(arguments, in, *problem)) return s;
+  Call& call = launch.make<Call>();
+  Problem& problem = call.problem;
+  if (Status s = check_all(arguments, in, problem)) return s;
 
-  const int x = launch.input(in.x, rows_of(1));
-  const int w = launch.input(in.w, kAnyStrides);
-  const int y = launch.output(in.y, rows_of(1));
-  problem->x = launch.view(x);
-  problem->w = launch.view(w);
-  problem->y = launch.view(y);
+  call.x = launch.input(in.x, rows_of(1), &problem.x);
+  call.w = launch.input(in.w, kAnyStrides, &problem.w);
+  call.y = launch.output(in.y, rows_of(1), &problem.y);
 
   if (aclgrad_verbose()) {
-    launch.describe(windows_problem_name("nsa_compress", problem->x, problem->window, problem->step,
+    launch.describe(windows_problem_name("nsa_compress", problem.x, problem.window, problem.step,
                                          in.ends.size()),
-                    bytes_moved(*problem), aclgrad_active_target());
+                    bytes_moved(problem), aclgrad_active_target());
   }
   if (in.y.numel() == 0) return kOk;
 
-  const auto addresses = [=](const Run& run) {
-    Addresses at;
-    at.x = run.address(x);
-    at.w = run.address(w);
-    at.y = run.address(y);
-    return at;
-  };
-  const std::shared_ptr<const Problem> placed = problem;
-  if constexpr (config::kHasCuda) {
-    if (launch.on_cuda()) {
-      launch.call_cuda(
-          {[=](const Run& run) { return run_cuda(*placed, addresses(run), run.queue()); }, {}});
-      return kOk;
-    }
-  }
-  const Plan plan = make_plan(*problem);
-  launch.call([=](const Run& run) { run_cpu(*placed, plan, addresses(run)); });
+  call.plan = make_plan(problem);
+  launch.run(call);
   return kOk;
 }
 

@@ -10,9 +10,10 @@
 #define ACLGRAD_OPS_NSA_COMPRESS_PROBLEM_H_
 
 #include <cstdint>
-#include <vector>
+#include <span>
 
 #include "aclnn/acl_meta.h"
+#include "base/short_list.h"
 #include "base/status.h"
 #include "base/view.h"
 #include "kernels/cuda/queue.h"
@@ -36,12 +37,12 @@ struct Problem {
   int64_t window = 0, step = 0;
   View x, y;  // [tokens or windows, heads, width], the width dense, any strides before it
   View w;     // [window, heads], any strides
-  std::vector<Sequence> sequences;
+  ShortList<Sequence, 4> sequences;
   int64_t windows = 0;  // of all sequences
 };
 
 // Fills the sequences from the cumulative ends (non-decreasing, at most problem.tokens).
-void place_windows(Problem& problem, const std::vector<int64_t>& ends);
+void place_windows(Problem& problem, std::span<const int64_t> ends);
 
 // How it is cut, from the shape alone.
 struct Plan {

@@ -94,7 +94,10 @@ TEST(NsaCompress, DocumentedExample) {
   for (const aclDataType dtype : kFloats) {
     Problem problem({88, 1, 16, 32, 16, {48, 88}}, dtype);
     std::vector<double> x;
-    for (int token = 0; token < 88; ++token) x.insert(x.end(), 16, token / 16);
+    for (int token = 0; token < 88; ++token) {
+      const int window = token / 16;
+      x.insert(x.end(), 16, window);
+    }
     problem.x.fill(x);
     problem.w.fill_constant(1.0);
     ASSERT_TRUE(problem.run_it().ok());
@@ -116,8 +119,8 @@ TEST(NsaCompress, MatchesReferenceWithTheSameBitsOnEveryTargetAndThreadCount) {
 // More than half of a usual last-level cache: y is written past the caches where its rows are
 // aligned. One row stands for all of x, so that only y takes memory.
 TEST(NsaCompress, OutputsThatBypassTheCaches) {
-  const Dims rows = {16 * 36000, 2, 128}, results = {36000, 2, 128}, weights = {16, 2};
-  const IntArray ends({16 * 36000});
+  const Dims rows = {576000, 2, 128}, results = {36000, 2, 128}, weights = {16, 2};
+  const IntArray ends({576000});
   for (const aclDataType dtype : kFloats) {
     Tensor x = Tensor::broadcast(rows, dtype, {0});
     x.fill_uniform(1, -1.0, 1.0);

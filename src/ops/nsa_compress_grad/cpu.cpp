@@ -38,6 +38,7 @@ struct Job {
   const Addresses& at;
   float* weights;  // [heads][window]
   bool streaming;  // dx does not fit the cache, and all its rows are aligned
+  bool collect;    // dx does not fit the cache, but lines are shared by heads or tokens
 
   int64_t most_windows() const { return ceil_div(problem.window, problem.step); }
   double* totals(int64_t slab, int64_t head) const {
@@ -109,6 +110,42 @@ Piece<T> piece_at(const Job& job, const Group& group, int64_t head, int64_t head
                   job.streaming};
 }
 
+// Past the caches, but for the lines at both ends that others may own a part of.
+template <class T>
+void stream_run(const T* from, T* to, int64_t elements) {
+  const hn::CappedTag<uint16_t, kLineBytes / sizeof(uint16_t)> d;
+  const auto* source = reinterpret_cast<const uint16_t*>(from);
+  auto* out = reinterpret_cast<uint16_t*>(to);
+  const auto count = static_cast<size_t>(elements);
+  const size_t past_line = reinterpret_cast<uintptr_t>(to) % kLineBytes;
+  const size_t before = past_line == 0 ? 0 : (kLineBytes - past_line) / sizeof(T);
+  const size_t begin = HWY_MIN(before, count);
+  const size_t end = count - (count - begin) % (kLineBytes / sizeof(T));
+  std::memcpy(out, source, begin * sizeof(T));
+  for (size_t i = begin; i < end; i += hn::Lanes(d)) {
+    hn::Stream(hn::LoadU(d, source + i), d, out + i);
+  }
+  std::memcpy(out + end, source + end, (count - end) * sizeof(T));
+}
+
+// dx of a tile as it was collected, [kGroup][heads][columns], in the longest runs that memory has.
+template <class T>
+void stream_collected(const Piece<T>& piece, const T* from) {
+  const auto columns = static_cast<int64_t>(piece.columns);
+  const int64_t row = piece.heads * columns;
+  if (row == piece.dx_token && (piece.heads == 1 || columns == piece.dx_head)) {
+    stream_run(from, piece.dx, kGroup * row);
+    return;
+  }
+  const int64_t run = columns == piece.dx_head ? row : columns;
+  for (int64_t u = 0; u < kGroup; ++u) {
+    for (int64_t c = 0; c < row; c += run) {
+      stream_run(from + u * row + c, piece.dx + u * piece.dx_token + c / columns * piece.dx_head,
+                 run);
+    }
+  }
+}
+
 // A tile of heads, all windows at once.
 template <class T>
 void visit_tile(const Job& job, const Group& group, int64_t slab, int64_t head, int64_t heads,
@@ -120,8 +157,17 @@ void visit_tile(const Job& job, const Group& group, int64_t slab, int64_t head, 
   for (size_t c = 0; c < row; c += kLineBytes / sizeof(T)) {
     hwy::Prefetch(piece.dy + group.begin * piece.dy_window + piece.dy_window + c);
   }
-  visit_tokens_of(windows, piece, scratch,
-                  RowsAhead<T>{piece.x + kGroup * piece.x_token, piece.x_token, row});
+  const RowsAhead<T> ahead{piece.x + kGroup * piece.x_token, piece.x_token, kGroup, row};
+  if (job.collect) {
+    Piece<T> collected = piece;
+    collected.dx = reinterpret_cast<T*>(scratch.collected);
+    collected.dx_token = static_cast<int64_t>(row);
+    collected.dx_head = static_cast<int64_t>(piece.columns);
+    visit_tokens_of(windows, collected, scratch, ahead);
+    stream_collected<T>(piece, collected.dx);
+  } else {
+    visit_tokens_of(windows, piece, scratch, ahead);
+  }
   const int64_t first = group.begin * job.problem.step + group.inside;
   for (int64_t h = 0; h < heads; ++h) {
     add_chains(job, slab, head + h, first, windows,
@@ -183,6 +229,14 @@ void visit_many(const Job& job, const Group& group, int64_t slab, int64_t head, 
   write_dx(piece, scratch, several);
 }
 
+// Heads that are visited together, where not one by one.
+int64_t tile_heads(const Job& job) {
+  const int64_t most = kTileChains / job.most_windows();
+  if (!job.collect) return most;
+  const int64_t fit = kCollectedColumns / std::min(kSegment, job.problem.width);
+  return std::min(most, fit) / 2 * 2;  // two heads of half lines end with a line
+}
+
 // Some heads of one slab of groups.
 template <class T>
 void visit_slab(const Job& job, int64_t slab, int64_t head_begin, int64_t head_end) {
@@ -192,7 +246,7 @@ void visit_slab(const Job& job, int64_t slab, int64_t head_begin, int64_t head_e
   std::fill_n(job.totals(slab, head_begin), (head_end - head_begin) * problem.window, 0.0);
   const int64_t most = job.most_windows();
   const bool many = most > static_cast<int64_t>(kMostTogether);
-  const int64_t tile = many ? 1 : kTileChains / most;
+  const int64_t tile = many ? 1 : tile_heads(job);
   Scratch scratch;
   auto sequence = std::upper_bound(problem.sequences.begin(), problem.sequences.end(), begin,
                                    [](int64_t group, const Sequence& candidate) {
@@ -213,7 +267,7 @@ void visit_slab(const Job& job, int64_t slab, int64_t head_begin, int64_t head_e
       }
     }
   }
-  if (job.streaming) hwy::FlushStream();
+  if (job.streaming || job.collect) hwy::FlushStream();
 }
 
 template <class T>
@@ -343,21 +397,24 @@ namespace {
 HWY_EXPORT(run_f16);
 HWY_EXPORT(run_bf16);
 
+constexpr auto kElement = static_cast<int64_t>(sizeof(uint16_t));
+
 // Streaming stores need every row of dx aligned to a cache line.
-bool should_stream(const Problem& problem, const void* dx) {
-  constexpr auto kElement = static_cast<int64_t>(sizeof(uint16_t));
-  constexpr int64_t kLine = 64;
-  const auto lines = [&](int64_t elements) { return elements * kElement % kLine == 0; };
-  return outputs_should_stream(problem.dx.numel() * kElement) &&
-         reinterpret_cast<uintptr_t>(dx) % kLine == 0 && lines(problem.width) &&
+bool rows_are_lines(const Problem& problem, const void* dx) {
+  // Of elements: a problem without any may have strides whose bytes no number holds.
+  constexpr int64_t kLine = static_cast<int64_t>(kLineBytes) / kElement;
+  const auto lines = [&](int64_t elements) { return elements % kLine == 0; };
+  return reinterpret_cast<uintptr_t>(dx) % kLineBytes == 0 && lines(problem.width) &&
          lines(problem.dx.strides[0]) && lines(problem.dx.strides[1]);
 }
 
 }  // namespace
 
 void run_cpu(const Problem& problem, const Plan& plan, const Addresses& at) {
-  const Job job{problem, plan, at, static_cast<float*>(at.weight_region),
-                should_stream(problem, at.dx)};
+  const bool large = outputs_should_stream(problem.dx.numel() * kElement);
+  const bool lines = rows_are_lines(problem, at.dx);
+  const Job job{problem,        plan,           at, static_cast<float*>(at.weight_region),
+                large && lines, large && !lines};
   if (problem.x.dtype == ACL_FLOAT16) {
     HWY_DYNAMIC_DISPATCH(run_f16)(job);
   } else {

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <array>
-#include <memory>
 
 #include "base/checked.h"
 #include "base/verbose.h"
@@ -22,7 +21,7 @@ constexpr const char* kOp = "aclnnNsaCompressGrad";
 // Everything phase one reads of the arguments.
 struct Inputs {
   Operand dy, x, w, dx, dw;
-  std::vector<int64_t> ends;
+  IntEntries ends;
 };
 
 // In the order of the signature.
@@ -127,9 +126,29 @@ double bytes_moved(const Problem& problem) {
   return elements * static_cast<double>(sizeof(uint16_t));
 }
 
+// The closed call.
+struct Call {
+  Problem problem;
+  Plan plan;
+  int dy, x, w, dx, dw;
+  int weight_region, partial_region;
+
+  void operator()(const Run& run) const {
+    Addresses at;
+    at.dy = run.address(dy);
+    at.x = run.address(x);
+    at.w = run.address(w);
+    at.dx = run.address(dx);
+    at.dw = run.address(dw);
+    at.weight_region = run.region(weight_region);
+    at.partial_region = run.region(partial_region);
+    run_cpu(problem, plan, at);
+  }
+};
+
 }  // namespace
 
-void place_windows(Problem& problem, const std::vector<int64_t>& ends) {
+void place_windows(Problem& problem, std::span<const int64_t> ends) {
   const auto add_gap = [&](int64_t token, int64_t tokens) {
     if (tokens == 0) return;
     if (!problem.gaps.empty() && problem.gaps.back().token + problem.gaps.back().tokens == token) {
@@ -187,42 +206,28 @@ Plan make_plan(const Problem& problem) {
 
 Status parse(const Arguments& arguments, Launch& launch) {
   Inputs in;
-  const auto problem = std::make_shared<Problem>();
-  if (Status s = check_all(arguments, in, *problem)) return s;
+  Call& call = launch.make<Call>();
+  Problem& problem = call.problem;
+  if (Status s = check_all(arguments, in, problem)) return s;
 
-  const int dy = launch.input(in.dy, rows_of(1));
-  const int x = launch.input(in.x, rows_of(1));
-  const int w = launch.input(in.w, kAnyStrides);
-  const int dx = launch.output(in.dx, rows_of(1));
-  const int dw = launch.output(in.dw, kAnyStrides);
-  launch.allow_in_place(dx, x);
-  problem->dy = launch.view(dy);
-  problem->x = launch.view(x);
-  problem->w = launch.view(w);
-  problem->dx = launch.view(dx);
-  problem->dw = launch.view(dw);
+  call.dy = launch.input(in.dy, rows_of(1), &problem.dy);
+  call.x = launch.input(in.x, rows_of(1), &problem.x);
+  call.w = launch.input(in.w, kAnyStrides, &problem.w);
+  call.dx = launch.output(in.dx, rows_of(1), &problem.dx);
+  call.dw = launch.output(in.dw, kAnyStrides, &problem.dw);
+  launch.allow_in_place(call.dx, call.x);
 
   if (aclgrad_verbose()) {
-    launch.describe(windows_problem_name("nsa_compress_grad", problem->x, problem->window,
-                                         problem->step, in.ends.size()),
-                    bytes_moved(*problem), aclgrad_active_target());
+    launch.describe(windows_problem_name("nsa_compress_grad", problem.x, problem.window,
+                                         problem.step, in.ends.size()),
+                    bytes_moved(problem), aclgrad_active_target());
   }
-  if (problem->heads == 0) return kOk;
+  if (problem.heads == 0) return kOk;
 
-  const Plan plan = make_plan(*problem);
-  const int weight_region = launch.book(plan.weight_bytes);
-  const int partial_region = launch.book(plan.partial_bytes);
-  launch.call([=, problem = std::shared_ptr<const Problem>(problem)](const Run& run) {
-    Addresses at;
-    at.dy = run.address(dy);
-    at.x = run.address(x);
-    at.w = run.address(w);
-    at.dx = run.address(dx);
-    at.dw = run.address(dw);
-    at.weight_region = run.region(weight_region);
-    at.partial_region = run.region(partial_region);
-    run_cpu(*problem, plan, at);
-  });
+  call.plan = make_plan(problem);
+  call.weight_region = launch.book(call.plan.weight_bytes);
+  call.partial_region = launch.book(call.plan.partial_bytes);
+  launch.run(call);
   return kOk;
 }
 

@@ -11,9 +11,10 @@
 #define ACLGRAD_OPS_NSA_COMPRESS_GRAD_PROBLEM_H_
 
 #include <cstdint>
-#include <vector>
+#include <span>
 
 #include "aclnn/acl_meta.h"
+#include "base/short_list.h"
 #include "base/status.h"
 #include "base/view.h"
 
@@ -46,15 +47,15 @@ struct Problem {
   int64_t window = 0, step = 0;
   View x, dy, dx;  // [tokens or windows, heads, width], the width dense, any strides before it
   View w, dw;      // [window, heads], any strides
-  std::vector<Sequence> sequences;
-  std::vector<Gap> gaps;
+  ShortList<Sequence, 4> sequences;
+  ShortList<Gap, 4> gaps;
   int64_t windows = 0;     // of all sequences
   int64_t groups = 0;      // of covered tokens
   int64_t gap_tokens = 0;  // in all gaps
 };
 
 // Fills the sequences and gaps from the cumulative ends (non-decreasing, at most problem.tokens).
-void place_windows(Problem& problem, const std::vector<int64_t>& ends);
+void place_windows(Problem& problem, std::span<const int64_t> ends);
 
 // How it is cut, from the shape alone.
 struct Plan {

@@ -7,6 +7,8 @@
 #include <memory>
 #include <numeric>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "aclnnop/aclnn_nsa_compress_grad.h"
 #include "ops/nsa_compress_grad/cases.h"
@@ -128,39 +130,66 @@ TEST(NsaCompressGrad, MatchesReferenceWithTheSameBitsOnEveryTargetAndThreadCount
   }
 }
 
-// More than half of a usual last-level cache: dx is written past the caches where its rows are
-// aligned. One row stands for all of x, one for all of dy, so that only dx takes memory.
+// More than half of a usual last-level cache: dx is written past the caches, straight away where
+// all its rows are whole lines, else through a buffer. One row stands for all of x, one for all of
+// dy, so that only dx takes memory; and so a small problem, whose dx stays in the caches, has the
+// rows that the first sequence of the large one must have.
 TEST(NsaCompressGrad, OutputsThatBypassTheCaches) {
-  const Dims rows = {36000, 2, 128}, grads = {2247, 2, 128}, weights = {32, 2};
-  const IntArray ends({12000, 35990});
-  for (const aclDataType dtype : kFloats) {
-    const auto repeated = [&](const Dims& dims) {
-      Tensor tensor = Tensor::broadcast(dims, dtype, {0});
-      tensor.fill_uniform(1, -1.0, 1.0);
-      return tensor;
-    };
-    const Tensor dy = repeated(grads), x = repeated(rows);
-    Tensor w(weights, dtype);
-    w.fill_normal(2);
-    const Tensor ordinary(rows, dtype, Arrangement::kOffset), large(rows, dtype);
-    const Tensor ordinary_dw(weights, dtype), dw(weights, dtype);
-    const auto run_into = [&](const Tensor& input_grad, const Tensor& weight_grad) {
-      const Outcome outcome = run(
-          [&](uint64_t* size, aclOpExecutor** executor) {
-            return aclnnNsaCompressGradGetWorkspaceSize(
-                dy.handle(), x.handle(), w.handle(), ends.handle(), 32, 16, 0, nullptr,
-                input_grad.handle(), weight_grad.handle(), size, executor);
-          },
-          aclnnNsaCompressGrad);
-      ASSERT_TRUE(outcome.ok()) << outcome;
-    };
-    run_into(ordinary, ordinary_dw);
-    const std::vector<uint8_t> dx_bits = ordinary.bits(), dw_bits = ordinary_dw.bits();
-    for_each_target([&](const std::string& name) {
-      run_into(large, dw);
-      expect_same_bits(name + " inputGradOut", large.bits(), dx_bits);
-      expect_same_bits(name + " weightGradOut", dw.bits(), dw_bits);
-    });
+  constexpr int64_t kFirst = 4000;  // tokens of the first sequence
+  for (const auto& [heads, width] :
+       {std::pair<int64_t, int64_t>{2, 128}, {3, 48}, {10, 16}, {2, 272}}) {
+    const int64_t tokens = 9300000 / (heads * width);
+    for (const aclDataType dtype : kFloats) {
+      SCOPED_TRACE(std::to_string(heads) + "x" + std::to_string(width));
+      const Dims weights = {32, heads};
+      Tensor w(weights, dtype);
+      w.fill_normal(2);
+      Tensor row({1, heads, width}, dtype);
+      const std::vector<double> row_values = row.fill_uniform(1, -1.0, 1.0).values();
+      const auto repeated = [&, heads = heads, width = width](int64_t count) {
+        Tensor tensor = Tensor::broadcast({count, heads, width}, dtype, {0});
+        std::vector<double> values(static_cast<size_t>(tensor.numel()));
+        for (size_t i = 0; i < values.size(); ++i) values[i] = row_values[i % row_values.size()];
+        tensor.fill(values);
+        return tensor;
+      };
+      const Tensor x = repeated(tokens), few_x = repeated(kFirst);
+      const auto run_into = [&](const Tensor& dx, const Tensor& dw, const Dims& ends) {
+        const int64_t rows = dx.dims()[0];
+        const Tensor dy = repeated(std::ssize(window_starts(rows, 32, 16, ends)));
+        const IntArray array(ends);
+        const Outcome outcome = run(
+            [&](uint64_t* size, aclOpExecutor** executor) {
+              return aclnnNsaCompressGradGetWorkspaceSize(
+                  dy.handle(), (rows == tokens ? x : few_x).handle(), w.handle(), array.handle(),
+                  32, 16, 0, nullptr, dx.handle(), dw.handle(), size, executor);
+            },
+            aclnnNsaCompressGrad);
+        ASSERT_TRUE(outcome.ok()) << outcome;
+      };
+      const Tensor small({kFirst, heads, width}, dtype), small_dw(weights, dtype);
+      run_into(small, small_dw, {kFirst});
+      const std::vector<uint8_t> first = small.bits();
+
+      const Dims rows = {tokens, heads, width}, ends = {kFirst, tokens - 10};
+      const Tensor other(rows, dtype, Arrangement::kOffset), other_dw(weights, dtype);
+      run_into(other, other_dw, ends);
+      const std::vector<uint8_t> dx_bits = other.bits(), dw_bits = other_dw.bits();
+      expect_same_bits("inputGradOut of the first sequence",
+                       {dx_bits.begin(), dx_bits.begin() + std::ssize(first)}, first);
+      const Tensor padded(rows, dtype, Arrangement::kRowPadded), dw(weights, dtype);
+      run_into(padded, dw, ends);
+      expect_same_bits("padded inputGradOut", padded.bits(), dx_bits);
+      expect_same_bits("weightGradOut", dw.bits(), dw_bits);
+      const Tensor large(rows, dtype);
+      for_each_target([&](const std::string& name) {
+        run_into(large, dw, ends);
+        expect_same_bits(name + " inputGradOut", large.bits(), dx_bits);
+        expect_same_bits(name + " weightGradOut", dw.bits(), dw_bits);
+      });
+      EXPECT_TRUE(large.untouched_outside() && padded.untouched_outside() &&
+                  other.untouched_outside());
+    }
   }
 }
 

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ops/scaled_masked_softmax/problem.h"
 
-#include "base/config.h"
 #include "base/verbose.h"
 #include "kernels/cpu/target.h"
 #include "ops/scaled_masked_softmax/tree.h"
@@ -63,6 +62,25 @@ Status check_all(const Arguments& arguments, Inputs& in) {
   return kOk;
 }
 
+// The closed call.
+struct Call {
+  Problem problem;
+  Plan plan;
+  int x, mask, y;
+
+  Addresses addresses(const Run& run) const {
+    Addresses at;
+    at.x = run.address(x);
+    at.mask = run.address(mask);
+    at.y = run.address(y);
+    return at;
+  }
+  void operator()(const Run& run) const { run_cpu(problem, plan, addresses(run)); }
+  CudaAnswer on_cuda(const Run& run) const {
+    return run_cuda(problem, addresses(run), run.queue());
+  }
+};
+
 }  // namespace
 
 Plan make_plan(const Problem& problem) {
@@ -73,21 +91,19 @@ Status parse(const Arguments& arguments, Launch& launch) {
   Inputs in;
   if (Status s = check_all(arguments, in)) return s;
 
-  const int x = launch.input(in.x, rows_of(1));
-  const int mask = launch.input(in.mask, rows_of(1));
-  const int y = launch.output(in.y, rows_of(1));
-
-  if (arguments.fixed_triu_mask) launch.refuse_last("fixedTriuMask is true; expected false");
-
-  Problem problem;
+  Call& call = launch.make<Call>();
+  Problem& problem = call.problem;
   problem.batches = in.y.dim(0);
   problem.heads = in.y.dim(1);
   problem.rows = in.y.dim(2);
   problem.cols = in.y.dim(3);
-  problem.x = launch.view(x);
-  problem.y = launch.view(y);
-  problem.mask = repeated_mask(launch.view(mask), problem.y);
   problem.scale = arguments.scale;
+  call.x = launch.input(in.x, rows_of(1), &problem.x);
+  call.mask = launch.input(in.mask, rows_of(1), &problem.mask);
+  call.y = launch.output(in.y, rows_of(1), &problem.y);
+  repeat_mask(problem.mask, problem.y);
+
+  if (arguments.fixed_triu_mask) launch.refuse_last("fixedTriuMask is true; expected false");
 
   if (aclgrad_verbose()) {
     const auto elements = static_cast<double>(in.y.numel());
@@ -98,22 +114,8 @@ Status parse(const Arguments& arguments, Launch& launch) {
   }
   if (in.y.numel() == 0) return kOk;
 
-  const auto addresses = [=](const Run& run) {
-    Addresses at;
-    at.x = run.address(x);
-    at.mask = run.address(mask);
-    at.y = run.address(y);
-    return at;
-  };
-  if constexpr (config::kHasCuda) {
-    if (launch.on_cuda()) {
-      launch.call_cuda(
-          {[=](const Run& run) { return run_cuda(problem, addresses(run), run.queue()); }, {}});
-      return kOk;
-    }
-  }
-  const Plan plan = make_plan(problem);
-  launch.call([=](const Run& run) { run_cpu(problem, plan, addresses(run)); });
+  call.plan = make_plan(problem);
+  launch.run(call);
   return kOk;
 }
 

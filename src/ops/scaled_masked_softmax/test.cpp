@@ -137,7 +137,7 @@ TEST(ScaledMaskedSoftmax, EveryStridedViewGivesTheSameBits) {
 Outcome run_slice(const PlainRows& x, const PlainRows& mask, const PlainRows& y, int64_t first,
                   int64_t count) {
   aclTensor* tensors[] = {x.slice(first, count), mask.slice(first, count), y.slice(0, count)};
-  const Outcome outcome = run(
+  Outcome outcome = run(
       [&](uint64_t* size, aclOpExecutor** executor) {
         return aclnnScaledMaskedSoftmaxGetWorkspaceSize(tensors[0], tensors[1], 3.7, false,
                                                         tensors[2], size, executor);
@@ -243,7 +243,7 @@ TEST(ScaledMaskedSoftmax, NansWithAnyBitsMakeTheirRowsCanonical) {
     Problem problem({1, 1, 2, 40}, Options());
     problem.mask.fill_constant(0);
     std::vector<uint8_t> bytes = problem.x.bits();
-    std::memcpy(&bytes[4 * 57], &bits, 4);
+    std::memcpy(&bytes[size_t{4} * 57], &bits, 4);
     problem.x.fill_bits(bytes);
     for_each_target([&](const std::string&) {
       ASSERT_TRUE(problem.run_it().ok());
@@ -334,6 +334,7 @@ TEST(ScaledMaskedSoftmax, SubnormalResultsAreRoundedOnce) {
     Problem problem({1, 1, 1, 2100}, all_of(dtype));
     problem.mask.fill_constant(0);
     std::vector<double> values;
+    values.reserve(2100);
     for (int i = 0; i < 2100; ++i) values.push_back(i == 7 ? 3.0 : 3.0 - i * 0.4);
     problem.x.fill(values);
     ASSERT_TRUE(problem.run_it().ok());

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ops/scaled_masked_softmax_backward/problem.h"
 
-#include "base/config.h"
 #include "base/verbose.h"
 #include "kernels/cpu/target.h"
 #include "ops/scaled_masked_softmax_backward/tree.h"
@@ -67,6 +66,26 @@ Status check_all(const Arguments& arguments, Inputs& in) {
   return kOk;
 }
 
+// The closed call.
+struct Call {
+  Problem problem;
+  Plan plan;
+  int dy, y, mask, dx;
+
+  Addresses addresses(const Run& run) const {
+    Addresses at;
+    at.dy = run.address(dy);
+    at.y = run.address(y);
+    at.mask = run.address(mask);
+    at.dx = run.address(dx);
+    return at;
+  }
+  void operator()(const Run& run) const { run_cpu(problem, plan, addresses(run)); }
+  CudaAnswer on_cuda(const Run& run) const {
+    return run_cuda(problem, addresses(run), run.queue());
+  }
+};
+
 }  // namespace
 
 Plan make_plan(const Problem& problem) {
@@ -77,25 +96,22 @@ Status parse(const Arguments& arguments, Launch& launch) {
   Inputs in;
   if (Status s = check_all(arguments, in)) return s;
 
-  const int dy = launch.input(in.dy, rows_of(1));
-  const int y = launch.input(in.y, rows_of(1));
-  const int mask = launch.input(in.mask, rows_of(1));
-  const int dx = launch.output(in.dx, rows_of(1));
-  launch.allow_in_place(dx, dy);
-  launch.allow_in_place(dx, y);
-
-  if (arguments.fix_triu_mask) launch.refuse_last("fixTriuMask is true; expected false");
-
-  Problem problem;
+  Call& call = launch.make<Call>();
+  Problem& problem = call.problem;
   problem.batches = in.dx.dim(0);
   problem.heads = in.dx.dim(1);
   problem.rows = in.dx.dim(2);
   problem.cols = in.dx.dim(3);
-  problem.dy = launch.view(dy);
-  problem.y = launch.view(y);
-  problem.dx = launch.view(dx);
-  problem.mask = repeated_mask(launch.view(mask), problem.dx);
   problem.scale = arguments.scale;
+  call.dy = launch.input(in.dy, rows_of(1), &problem.dy);
+  call.y = launch.input(in.y, rows_of(1), &problem.y);
+  call.mask = launch.input(in.mask, rows_of(1), &problem.mask);
+  call.dx = launch.output(in.dx, rows_of(1), &problem.dx);
+  repeat_mask(problem.mask, problem.dx);
+  launch.allow_in_place(call.dx, call.dy);
+  launch.allow_in_place(call.dx, call.y);
+
+  if (arguments.fix_triu_mask) launch.refuse_last("fixTriuMask is true; expected false");
 
   if (aclgrad_verbose()) {
     const auto elements = static_cast<double>(in.dx.numel());
@@ -106,23 +122,8 @@ Status parse(const Arguments& arguments, Launch& launch) {
   }
   if (in.dx.numel() == 0) return kOk;
 
-  const auto addresses = [=](const Run& run) {
-    Addresses at;
-    at.dy = run.address(dy);
-    at.y = run.address(y);
-    at.mask = run.address(mask);
-    at.dx = run.address(dx);
-    return at;
-  };
-  if constexpr (config::kHasCuda) {
-    if (launch.on_cuda()) {
-      launch.call_cuda(
-          {[=](const Run& run) { return run_cuda(problem, addresses(run), run.queue()); }, {}});
-      return kOk;
-    }
-  }
-  const Plan plan = make_plan(problem);
-  launch.call([=](const Run& run) { run_cpu(problem, plan, addresses(run)); });
+  call.plan = make_plan(problem);
+  launch.run(call);
   return kOk;
 }
 

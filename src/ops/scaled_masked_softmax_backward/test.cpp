@@ -174,7 +174,7 @@ Outcome run_slice(const PlainRows& dy, const PlainRows& y, const PlainRows& mask
                   const PlainRows& out, int64_t first, int64_t count) {
   aclTensor* tensors[] = {dy.slice(first, count), y.slice(first, count), mask.slice(first, count),
                           out.slice(0, count)};
-  const Outcome outcome = run(
+  Outcome outcome = run(
       [&](uint64_t* size, aclOpExecutor** executor) {
         return aclnnScaledMaskedSoftmaxBackwardGetWorkspaceSize(
             tensors[0], tensors[1], tensors[2], 0.3, false, tensors[3], size, executor);
@@ -420,8 +420,10 @@ void fill_with_every_size(Problem& problem, uint64_t seed) {
   for (size_t r = 0; r < rows; ++r) {
     const double dy_size = pick(dy_sizes), y_size = pick(y_sizes);
     for (size_t c = 0; c < cols; ++c) {
-      dy.push_back(random.normal() * (random.chance(0.02) ? pick(dy_sizes) : dy_size));
-      y.push_back(random.normal() * (random.chance(0.05) ? pick(y_sizes) : y_size));
+      const double dy_scale = random.chance(0.02) ? pick(dy_sizes) : dy_size;
+      const double y_scale = random.chance(0.05) ? pick(y_sizes) : y_size;
+      dy.push_back(random.normal() * dy_scale);
+      y.push_back(random.normal() * y_scale);
       if (random.chance(0.1)) (random.chance(0.5) ? dy : y).back() = 0.0;
     }
   }

@@ -3,7 +3,9 @@
 #include "runtime/backend.h"
 
 #include <algorithm>
+#include <cstddef>
 #include <cstring>
+#include <new>
 
 #include "runtime/cpu/machine.h"
 #include "runtime/cpu/pool.h"
@@ -97,7 +99,8 @@ class CpuBackend final : public Backend {
 }  // namespace
 
 Backend& cpu_backend() noexcept {
-  static CpuBackend* const kBackend = new CpuBackend;
+  alignas(CpuBackend) static std::byte place[sizeof(CpuBackend)];  // never destroyed
+  static CpuBackend* const kBackend = new (place) CpuBackend;
   return *kBackend;
 }
 

@@ -1,14 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// The bits of GroupedBiasAddGrad for rows of more than sixteen elements: uneven groups, equal ones,
-// rows with gaps and without.
+// The bits of GroupedBiasAddGrad: uneven groups, equal ones, rows with gaps and without.
 #include "aclnnop/aclnn_grouped_bias_add_grad.h"
 #include "operators.h"
 #include "ops/grouped_bias_add_grad/cases.h"
 
 namespace aclgrad::test {
 namespace {
-
-constexpr int64_t kNarrowCols = 16;
 
 void print_case(std::string name, Tensor& dy, const Tensor* ends, int64_t groups) {
   dy.fill_normal(1, 0.3, 1.0);
@@ -36,7 +33,6 @@ void print_grouped_bias_add_grad() {
   for (const aclDataType dtype : kFloats) {
     for (const Arrangement arrangement : {Arrangement::kContiguous, Arrangement::kRowPadded}) {
       for (const Case& each : test_cases()) {
-        if (each.cols <= kNarrowCols) continue;
         std::vector<double> ends;
         double end = 0;
         for (const int64_t size : each.sizes) ends.push_back(end += static_cast<double>(size));
@@ -50,9 +46,15 @@ void print_grouped_bias_add_grad() {
                    dy, &end_tensor, groups);
       }
       for (const std::vector<int64_t>& shape : equal_cases()) {
-        if (shape[2] <= kNarrowCols) continue;
         Tensor dy({shape[0], shape[1], shape[2]}, dtype, arrangement);
         print_case(joined(shape) + " " + arrangement_name(arrangement), dy, nullptr, shape[0]);
+      }
+      for (const int64_t rows : narrow_rows()) {
+        for (const int64_t cols : {1, 2, 3, 5, 8, 9, 16}) {
+          const std::vector<int64_t> shape = {3, rows, cols};
+          Tensor dy(shape, dtype, arrangement);
+          print_case(joined(shape) + " " + arrangement_name(arrangement), dy, nullptr, shape[0]);
+        }
       }
     }
   }

@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0
+// aclgrad_cores [problem...]: how the work of the default problems, or of those whose names begin
+// so, divides among cores that this machine need not have. Every problem runs on one thread while
+// the blocks of its parallel loops are timed; then their claiming one after the other is replayed
+// for 2, 16 and 64 cores. Memory that all cores share is left out: what is shown is whether they
+// would have something to do.
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <queue>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "bench/bench.h"
+#include "bench/measure.h"
+#include "kernels/cpu/parallel.h"
+
+namespace {
+
+using namespace aclgrad;
+using namespace aclgrad::bench;
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point begin) {
+  return std::chrono::duration<double>(Clock::now() - begin).count();
+}
+
+// The seconds of each block, for each parallel loop of the last call.
+std::vector<std::vector<double>>& loops() {
+  static std::vector<std::vector<double>> seconds;
+  return seconds;
+}
+
+// Seconds of a loop on so many cores, each taking the next block as soon as it is free.
+double replay(const std::vector<double>& blocks, size_t cores) {
+  std::priority_queue<double, std::vector<double>, std::greater<>> free_at;
+  for (size_t i = 0; i < cores; ++i) free_at.push(0);
+  double end = 0;
+  for (const double seconds : blocks) {
+    const double done = free_at.top() + seconds;
+    free_at.pop();
+    free_at.push(done);
+    end = std::max(end, done);
+  }
+  return end;
+}
+
+// What a problem's calls took, each part at its fastest: other programs disturb some of them.
+struct Parts {
+  std::vector<std::vector<double>> loops;
+  double alone = 0;  // outside of loops
+};
+
+void take_faster(double whole, Parts& parts) {
+  double alone = whole;
+  for (const std::vector<double>& loop : loops()) {
+    for (const double seconds : loop) alone -= seconds;
+  }
+  if (parts.loops.size() != loops().size()) {
+    parts = {loops(), alone};
+    return;
+  }
+  parts.alone = std::min(parts.alone, alone);
+  for (size_t i = 0; i < parts.loops.size(); ++i) {
+    for (size_t block = 0; block < parts.loops[i].size(); ++block) {
+      parts.loops[i][block] = std::min(parts.loops[i][block], loops()[i][block]);
+    }
+  }
+}
+
+void show(const std::string& name, const Parts& parts) {
+  const auto with_cores = [&](size_t cores) {
+    double seconds = parts.alone;
+    for (const std::vector<double>& loop : parts.loops) seconds += replay(loop, cores);
+    return seconds;
+  };
+  size_t blocks = 0;
+  double longest = 0;
+  for (const std::vector<double>& loop : parts.loops) {
+    blocks += loop.size();
+    for (const double seconds : loop) longest = std::max(longest, seconds);
+  }
+  const double whole = with_cores(1);
+  std::printf("%-52s %6zu %8zu %10.1f %9.1f %9.1f", name.c_str(), parts.loops.size(), blocks,
+              whole * 1e6, longest * 1e6, parts.alone * 1e6);
+  for (const size_t cores : {size_t{2}, size_t{16}, size_t{64}}) {
+    std::printf(" %8.1f", whole / with_cores(cores));
+  }
+  std::printf("\n");
+  std::fflush(stdout);
+}
+
+void run(const Job& job) {
+  constexpr int kCalls = 7;
+  Subject subject(*job.op, parse_dtype(job.dtype), job.shape, false);
+  Parts parts;
+  for (int i = 0; i < kCalls; ++i) {
+    loops().clear();
+    const Clock::time_point begin = Clock::now();
+    subject.call();
+    take_faster(seconds_since(begin), parts);
+  }
+  show(job.name(), parts);
+}
+
+}  // namespace
+
+namespace aclgrad {
+
+// Stands before the library's own, which every parallel loop of two blocks or more calls.
+extern "C" void aclgrad_parallel(int64_t blocks, void (*body)(void* context, int64_t block),
+                                 void* context) noexcept {
+  std::vector<double> seconds(static_cast<size_t>(blocks));
+  for (int64_t block = 0; block < blocks; ++block) {
+    const Clock::time_point begin = Clock::now();
+    body(context, block);
+    seconds[static_cast<size_t>(block)] = seconds_since(begin);
+  }
+  loops().push_back(std::move(seconds));
+}
+
+}  // namespace aclgrad
+
+int main(int argc, char** argv) {
+  try {
+    if (aclrtSetDevice(0) != ACL_SUCCESS) throw std::runtime_error("no device");
+    const std::vector<std::string> beginnings(argv + 1, argv + argc);
+    std::printf("one thread; times in us; speed-up with cores that memory does not hold up\n");
+    std::printf("%-52s %6s %8s %10s %9s %9s %8s %8s %8s\n", "problem", "loops", "blocks", "whole",
+                "longest", "alone", "2", "16", "64");
+    size_t shown = 0;
+    for (const Operator& op : operators()) {
+      for (const std::string& problem : op.defaults) {
+        const std::string name = op.name + "/" + problem;
+        const bool wanted = std::any_of(
+            beginnings.begin(), beginnings.end(),
+            [&](const std::string& beginning) { return name.rfind(beginning, 0) == 0; });
+        if (!beginnings.empty() && !wanted) continue;
+        run(parse_job(name));
+        ++shown;
+      }
+    }
+    if (shown == 0) throw std::runtime_error("no default problem begins so");
+    return 0;
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "aclgrad_cores: %s\n", error.what());
+  }
+  return 1;
+}

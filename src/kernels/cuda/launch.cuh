@@ -50,10 +50,9 @@ cudaError_t launch(const CudaQueue& queue, const Geometry& geometry, void (*kern
   config.dynamicSmemBytes = static_cast<size_t>(geometry.shared);
   config.stream = static_cast<cudaStream_t>(queue.stream);
   if (geometry.shared > kUsualShared) {
-    const cudaError_t error =
-        cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel),
-                             cudaFuncAttributeMaxDynamicSharedMemorySize,
-                             static_cast<int>(geometry.shared));
+    const cudaError_t error = cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel),
+                                                   cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                                   static_cast<int>(geometry.shared));
     if (error != cudaSuccess) return error;
   }
   return cudaLaunchKernelEx(&config, kernel, std::forward<Given>(given)...);

@@ -87,11 +87,11 @@ __device__ Several<T, kCount> load_several(const T* at) {
 }
 
 // Two numbers, neither a NaN, in one instruction.
-__host__ __device__ inline void narrow_clean(const float* from, float* to) {
+__device__ inline void narrow_clean(const float* from, float* to) {
   to[0] = from[0];
   to[1] = from[1];
 }
-__host__ __device__ inline void narrow_clean(const float* from, float16_t* to) {
+__device__ inline void narrow_clean(const float* from, float16_t* to) {
 #if defined(__CUDA_ARCH__)
   const __half2 both = __floats2half2_rn(from[0], from[1]);
   to[0].bits = __half_as_ushort(__low2half(both));
@@ -100,7 +100,7 @@ __host__ __device__ inline void narrow_clean(const float* from, float16_t* to) {
   for (int i = 0; i < 2; ++i) to[i] = from_float<float16_t>(from[i]);
 #endif
 }
-__host__ __device__ inline void narrow_clean(const float* from, bfloat16_t* to) {
+__device__ inline void narrow_clean(const float* from, bfloat16_t* to) {
 #if defined(__CUDA_ARCH__)
   const __nv_bfloat162 both = __floats2bfloat162_rn(from[0], from[1]);
   to[0].bits = __bfloat16_as_ushort(__low2bfloat16(both));
@@ -112,7 +112,7 @@ __host__ __device__ inline void narrow_clean(const float* from, bfloat16_t* to) 
 
 // As narrow() of each. Whether one is a NaN is asked once for all of them.
 template <class T, int kCount>
-__host__ __device__ Several<T, kCount> narrow_several(const float (&values)[kCount]) {
+__device__ Several<T, kCount> narrow_several(const float (&values)[kCount]) {
   static_assert(kCount % 2 == 0);
   Several<T, kCount> out;
   bool any_nan = false;

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <limits>
 
 #include "base/checked.h"
 #include "kernels/cpu/lane_count.h"
@@ -21,11 +22,12 @@ inline constexpr int64_t kChunk = 4 * static_cast<int64_t>(kLanes * kChain);
 inline constexpr int kTeam = 16;
 inline constexpr int kChunkSums = 2 * static_cast<int>(kLanes);
 
-inline constexpr int64_t chunks_of(int64_t cols) { return ceil_div(cols, kChunk); }
-inline constexpr int64_t row_blocks_of(int64_t rows) { return ceil_div(rows, kRowBlock); }
+constexpr int64_t chunks_of(int64_t cols) { return ceil_div(cols, kChunk); }
+constexpr int64_t row_blocks_of(int64_t rows) { return ceil_div(rows, kRowBlock); }
 
 // What the kernels of rows leave for the one that joins dgamma and dbeta: `count` pairs of rows of
 // `cols` numbers, of which `per_slab` are added up before they go to the total.
+inline constexpr int64_t kOneSlab = std::numeric_limits<int64_t>::max();
 struct ColumnParts {
   bool slab_totals = false;  // FP64 totals of slabs; else FP32 chains of row blocks
   int64_t count = 0;
@@ -33,14 +35,14 @@ struct ColumnParts {
 };
 inline ColumnParts chain_parts(int64_t rows, int64_t cols) {
   const int64_t blocks = row_blocks_of(rows);
-  if (rows > 0 && is_wide(rows, cols)) return {false, blocks, blocks};
+  if (rows > 0 && is_wide(rows, cols)) return {false, blocks, kOneSlab};
   return {false, blocks, slab_rows(rows, cols) / kRowBlock};
 }
 
 // Rows that lie in shared memory between their two visits. A block of threads takes a unit of rows,
-// `groups` row blocks at a time, `stage_rows` rows of each at a time, and has `slots` such stages in
-// shared memory. In the second visit a thread takes `accesses` times sixteen bytes of columns of a
-// row block.
+// `groups` row blocks at a time, `stage_rows` rows of each at a time, and has `slots` such stages
+// in shared memory. In the second visit a thread takes `accesses` times sixteen bytes of columns of
+// a row block.
 struct StagedPlan {
   bool possible = false;
   int threads = 0;
@@ -53,7 +55,7 @@ struct StagedPlan {
   ColumnParts parts;
   int64_t shared = 0;
 
-  int rows() const { return groups * stage_rows; }
+  constexpr int rows() const { return groups * stage_rows; }
 };
 
 // One row of a stage, in shared memory.
@@ -61,9 +63,9 @@ struct StagedRow {
   float mean_g, mean_gx;
   uint32_t flags;
   uint32_t reserved;
-  int64_t dx;             // its offset
-  int64_t dy_next;        // those of the row that comes to its place
-  int64_t x_next;         // -1 in both: none does
+  int64_t dx;       // its offset
+  int64_t dy_next;  // those of the row that comes to its place
+  int64_t x_next;   // -1 in both: none does
   double exact_g, exact_gx;
 };
 
@@ -71,8 +73,8 @@ struct StagedRow {
 struct SharedLayout {
   int64_t gamma, totals, exchange, lane_sums, rows, statistics, maxima, bytes;
 
-  __host__ __device__ SharedLayout(const StagedPlan& plan, int64_t cols, int64_t element) {
-    const int64_t rows_of_stage = plan.groups * plan.stage_rows;
+  constexpr SharedLayout(const StagedPlan& plan, int64_t cols, int64_t element) {
+    const int64_t rows_of_stage = plan.rows();
     gamma = plan.slots * rows_of_stage * 2 * cols * element;
     totals = gamma + cols * static_cast<int64_t>(sizeof(float));
     const int64_t pairs = plan.parts.slab_totals ? 2 * cols : 0;
@@ -92,7 +94,8 @@ struct SharedLayout {
 };
 
 struct StagedTuning {
-  int threads;         // of a block, about
+  int threads;         // of a block, about, where one access a row is enough for a thread
+  int most_threads;    // of a block, whose rows are longer
   int64_t stage;       // bytes of a stage, about: two slots of two blocks keep 64 KiB on their way
   int64_t few_slabs;   // fewer do not fill the GPU: chains are left instead of totals
   int64_t many_units;  // so many row blocks are not taken together at the cost of units
@@ -100,7 +103,7 @@ struct StagedTuning {
 // Counted, not measured: an H200 wants some 40 KiB of loads under way on each of its 132 SMs. FP64
 // totals of a slab cost 16 bytes a column for 64 rows and more (FP16 rows: 4 % of the operands),
 // chains 8 bytes for 16 rows (8 %).
-inline constexpr StagedTuning kStaged = {512, int64_t{32} << 10, 128, 264};
+inline constexpr StagedTuning kStaged = {256, 512, int64_t{32} << 10, 128, 264};
 
 namespace detail {
 
@@ -119,8 +122,11 @@ inline bool fit_stage(StagedPlan& plan, int64_t cols, int64_t element, int64_t s
 inline void choose_threads(StagedPlan& plan, int64_t accesses_of_row) {
   constexpr int64_t kWarp = 32;
   const int64_t blocks = plan.unit_rows / kRowBlock;
-  plan.accesses = accesses_of_row <= 256 ? 1 : accesses_of_row <= 1024 ? 2 : 4;
-  if (accesses_of_row > 2048) plan.accesses = 8;
+  plan.accesses = 1;
+  while (plan.accesses * (plan.accesses == 1 ? kStaged.threads : kStaged.most_threads) <
+         accesses_of_row) {
+    plan.accesses *= 2;
+  }
   plan.groups = 1;
   if (plan.accesses == 1) {
     const int64_t most = std::clamp(kStaged.threads / accesses_of_row, int64_t{1}, int64_t{64});
@@ -139,7 +145,7 @@ inline StagedPlan plan_staged(int64_t rows, int64_t cols, int64_t element, bool 
                               int64_t shared) {
   StagedPlan plan;
   const int64_t accesses = cols * element / 16;
-  if (rows == 0 || is_wide(rows, cols) || accesses > 8 * kStaged.threads) return plan;
+  if (rows == 0 || is_wide(rows, cols) || accesses > 8 * kStaged.most_threads) return plan;
   // What each of two blocks may have that share an SM; a block costs a KiB more.
   constexpr int64_t kBlockShared = 1024;
   const int64_t half = (shared + kBlockShared) / 2 - kBlockShared;

@@ -39,8 +39,8 @@ struct Chains {
 };
 
 // Adds the thread's columns of `count`. load(col, dy, x, gamma) gives those from `col` on; no
-// column from `count` on counts for anything.
-template <class T, class Load>
+// column from `count` on counts for anything. kUnroll: accesses to have under way.
+template <class T, int kUnroll, class Load>
 __device__ void add_columns(int count, bool short_row, float mean, float rstd, Load&& load,
                             Chains& chains) {
   // -0 added to a number changes nothing, not even -0: the first term of a chain stands alone.
@@ -48,20 +48,22 @@ __device__ void add_columns(int count, bool short_row, float mean, float rstd, L
 #pragma unroll
   for (int i = 0; i < kOwnCols; ++i) chains.sum[0][i] = chains.sum[1][i] = start;
   const int member = cuda::lane_index() % kTeam;
-  const int padded = static_cast<int>(round_up(count, kStripCols<T>));
-#pragma unroll 4
-  for (int col = member * kOwnCols; col < padded; col += kRoundCols) {
+  const auto add = [&](int col, int own) {
     float dy[kOwnCols], x[kOwnCols], gamma[kOwnCols];
-    load(col, dy, x, gamma);
+    if (own > 0) load(col, dy, x, gamma);
 #pragma unroll
     for (int i = 0; i < kOwnCols; ++i) {
-      const bool here = col + i < count;
-      const float g = here ? dy[i] * gamma[i] : 0.0f;
-      const float xhat = here ? (x[i] - mean) * rstd : 0.0f;
+      const float g = i < own ? dy[i] * gamma[i] : 0.0f;
+      const float xhat = i < own ? (x[i] - mean) * rstd : 0.0f;
       chains.sum[0][i] += g;
       chains.sum[1][i] = fmaf(g, xhat, chains.sum[1][i]);
     }
-  }
+  };
+  int col = member * kOwnCols;
+#pragma unroll kUnroll
+  for (; col + kOwnCols <= count; col += kRoundCols) add(col, kOwnCols);
+  // The rest of the last strip counts as zeros.
+  if (col < round_up(count, kStripCols<T>)) add(col, count - col);
 }
 
 // Two of the sixteen lanes' sums, of g or of g * xhat.

@@ -25,6 +25,7 @@
 #define __host__
 #define __forceinline__ inline
 #define __launch_bounds__(...)
+#define __grid_constant__
 #define __shared__ static thread_local
 
 struct uint3 {
@@ -167,7 +168,8 @@ enum class Exchange : uint8_t { kSync, kShuffle, kBallot };
 // lanes that brought a value other than 0.
 [[gnu::visibility("default")]] uint64_t meet(unsigned mask, Exchange exchange, uint64_t value,
                                              unsigned source);
-// The block's shared memory whose size the launch gave, and copies to it (cuda_pipeline_primitives.h).
+// The block's shared memory whose size the launch gave, and copies to it
+// (cuda_pipeline_primitives.h).
 [[gnu::visibility("default")]] std::byte* shared_memory();
 [[gnu::visibility("default")]] void copy_async(void* to, const void* from, size_t bytes);
 [[gnu::visibility("default")]] void commit_copies();
@@ -191,10 +193,9 @@ T shuffle(unsigned mask, T value, unsigned source) {
 template <class... Parameters, class... Given>
 cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* config, void (*kernel)(Parameters...),
                                Given&&... given) {
-  return emulated::launch(*config, reinterpret_cast<const void*>(kernel),
-                          [kernel, ... values = Parameters(std::forward<Given>(given))] {
-                            kernel(values...);
-                          });
+  return emulated::launch(
+      *config, reinterpret_cast<const void*>(kernel),
+      [kernel, ... values = Parameters(std::forward<Given>(given))] { kernel(values...); });
 }
 
 // Where the running thread is. (No macros: cudaLaunchConfig_t has members of such names.)

@@ -160,7 +160,7 @@ CudaAnswer run_cuda(const Problem& problem, const Addresses& at, const CudaQueue
     return error;
   }
   cudaError_t error =
-      cudaMemcpyAsync(table, problem.sequences.data(), bytes, cudaMemcpyDefault, stream);
+      cudaMemcpyAsync(table, problem.sequences.begin(), bytes, cudaMemcpyDefault, stream);
   task.many = static_cast<const Sequence*>(table);
   if (error == cudaSuccess) error = launch(problem, task, queue);
   const cudaError_t end = cudaFreeAsync(table, stream);

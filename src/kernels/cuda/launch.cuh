@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Launching, the same for all kernels. Indices are 64 bits wide: a grid has at most 2^31 - 1
-// blocks, so where a problem may need more a block takes several of its pieces, grid_stride apart.
+// Launching, the same for all kernels.
 #ifndef ACLGRAD_KERNELS_CUDA_LAUNCH_CUH_
 #define ACLGRAD_KERNELS_CUDA_LAUNCH_CUH_
 
@@ -9,26 +8,13 @@
 #include <cstdint>
 #include <utility>
 
+#include "kernels/cuda/geometry.h"
 #include "kernels/cuda/queue.h"
 
 namespace aclgrad::cuda {
 
 inline constexpr int kWarpLanes = 32;
 inline constexpr unsigned kAllLanes = 0xFFFFFFFFu;
-
-// More than any GPU runs at a time, and few enough that a block's start is no cost.
-inline constexpr int64_t kMostBlocks = int64_t{1} << 20;
-
-constexpr int64_t blocks_for(int64_t pieces) { return pieces < kMostBlocks ? pieces : kMostBlocks; }
-
-struct Geometry {
-  int64_t blocks = 0;    // of at most kMostBlocks
-  unsigned threads = 0;  // of a block
-  int64_t shared = 0;    // bytes that shared_memory() (shared.cuh) has
-};
-
-// Bytes of shared memory that a kernel has without asking for more.
-inline constexpr int64_t kUsualShared = int64_t{48} << 10;
 
 // Which device is current in this library's copy of CUDA's runtime is the thread's own affair; it
 // is the queue's afterwards.
@@ -47,9 +33,9 @@ cudaError_t launch(const CudaQueue& queue, const Geometry& geometry, void (*kern
   cudaLaunchConfig_t config{};
   config.gridDim = dim3(static_cast<unsigned>(geometry.blocks));
   config.blockDim = dim3(geometry.threads);
-  config.dynamicSmemBytes = static_cast<size_t>(geometry.shared);
+  config.dynamicSmemBytes = geometry.shared;
   config.stream = static_cast<cudaStream_t>(queue.stream);
-  if (geometry.shared > kUsualShared) {
+  if (geometry.shared > kSharedBytes) {
     const cudaError_t error = cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel),
                                                    cudaFuncAttributeMaxDynamicSharedMemorySize,
                                                    static_cast<int>(geometry.shared));

@@ -48,10 +48,11 @@ constexpr int64_t narrow_fold(int64_t cols) {
 // Groups of up to four vectors of narrow rows: three additions follow each other in a lane and at
 // most four join the lanes, so FP32 rounds seven times, of the eight that the library allows. Where
 // no lanes are joined a chain will do.
-constexpr bool has_few_rows(int64_t rows, int64_t cols) {
+constexpr int64_t few_rows(int64_t cols) {
   const int64_t fold = narrow_fold(cols);
-  return rows <= (fold > 1 ? 4 * fold : static_cast<int64_t>(kChain));
+  return fold > 1 ? 4 * fold : static_cast<int64_t>(kChain);
 }
+constexpr bool has_few_rows(int64_t rows, int64_t cols) { return rows <= few_rows(cols); }
 
 // Small groups of short rows are added row by row, a chain of 16 rows at a time: folding them costs
 // more than it saves ([4722, 300, 24] in BF16 on one Zen 4 core: 4.5 ms folded, 2.3 so).

@@ -272,7 +272,7 @@ cudaError_t launch_rows(const Task& task, const CudaQueue& queue) {
     case RowKind::kBlock:
       return cuda::launch(queue,
                           {geometry.blocks, static_cast<unsigned>(plan.warps_of_row * kWarpLanes),
-                           plan.panels * static_cast<int64_t>(sizeof(Moments))},
+                           static_cast<size_t>(plan.panels) * sizeof(Moments)},
                           block_rows<T>, task, plan.panels);
     case RowKind::kApart:
       break;

@@ -457,7 +457,7 @@ __global__ void __launch_bounds__(kAccesses == 1 ? kStaged.threads : kStaged.mos
 template <class T>
 cudaError_t launch_staged(const Task& task, const StagedPlan& plan, const CudaQueue& queue) {
   const cuda::Geometry geometry{cuda::blocks_for(plan.units), static_cast<unsigned>(plan.threads),
-                                plan.shared};
+                                static_cast<size_t>(plan.shared)};
   switch (plan.accesses) {
     case 1:
       return cuda::launch(queue, geometry, staged_rows<T, 1>, task, plan);

@@ -94,6 +94,7 @@ constexpr unsigned cudaEventDisableTiming = 2;
 constexpr unsigned cudaHostAllocPortable = 1;
 constexpr unsigned cudaHostAllocMapped = 2;
 struct cudaDeviceProp {
+  char name[256];
   size_t totalGlobalMem;
   int major;
 };

@@ -69,71 +69,76 @@ struct StagedRow {
   double exact_g, exact_gx;
 };
 
-// Where things lie in a block's shared memory, in bytes.
+// Where things lie in a block's shared memory, in bytes. What fits there fits an int.
 struct SharedLayout {
-  int64_t gamma, totals, exchange, lane_sums, rows, statistics, maxima, bytes;
+  int gamma, totals, exchange, lane_sums, rows, statistics, maxima, bytes;
 
-  constexpr SharedLayout(const StagedPlan& plan, int64_t cols, int64_t element) {
-    const int64_t rows_of_stage = plan.rows();
-    gamma = plan.slots * rows_of_stage * 2 * cols * element;
-    totals = gamma + cols * static_cast<int64_t>(sizeof(float));
-    const int64_t pairs = plan.parts.slab_totals ? 2 * cols : 0;
-    exchange = totals + pairs * static_cast<int64_t>(sizeof(double));
-    const int64_t exchanged = plan.groups > 1 ? plan.groups * pairs : 0;
-    lane_sums = exchange + exchanged * static_cast<int64_t>(sizeof(float));
-    const int64_t chunks = chunks_of(cols);
-    const int64_t kept = chunks > 1 ? rows_of_stage * chunks * kChunkSums : 0;
-    rows = lane_sums + kept * static_cast<int64_t>(sizeof(float));
-    statistics = rows + rows_of_stage * static_cast<int64_t>(sizeof(StagedRow));
-    maxima = statistics + 2 * rows_of_stage * 2 * static_cast<int64_t>(sizeof(float));
-    bytes = maxima + kMaxima * static_cast<int64_t>(sizeof(float));
+  constexpr SharedLayout(const StagedPlan& plan, int cols, int element) {
+    constexpr int kFloat = sizeof(float);
+    gamma = plan.slots * plan.rows() * 2 * cols * element;
+    totals = gamma + cols * kFloat;
+    const int pairs = plan.parts.slab_totals ? 2 * cols : 0;
+    exchange = totals + pairs * static_cast<int>(sizeof(double));
+    lane_sums = exchange + (plan.groups > 1 ? plan.groups * pairs : 0) * kFloat;
+    const int chunks = static_cast<int>(chunks_of(cols));
+    rows = lane_sums + (chunks > 1 ? plan.rows() * chunks * kChunkSums : 0) * kFloat;
+    statistics = rows + plan.rows() * static_cast<int>(sizeof(StagedRow));
+    maxima = statistics + 2 * plan.rows() * 2 * kFloat;
+    bytes = maxima + kMaxima * kFloat;
   }
 
   // Three of each warp, and two marks that a row needs a closer look.
   static constexpr int kMaxima = 3 * 16 + 2;
 };
 
+// Of blocks that share an SM with another one, or have it alone.
+struct BlockTuning {
+  int threads;    // about, where one access of each row is enough for a thread
+  int64_t stage;  // bytes, about
+};
 struct StagedTuning {
-  int threads;         // of a block, about, where one access a row is enough for a thread
-  int most_threads;    // of a block, whose rows are longer
-  int64_t stage;       // bytes of a stage, about: two slots of two blocks keep 64 KiB on their way
-  int64_t few_slabs;   // fewer do not fill the GPU: chains are left instead of totals
+  int most_threads;  // of a block
+  BlockTuning half, alone;
+  // Numbers of slabs that fill the GPU, as blocks alone or two by two: then totals are left instead
+  // of chains.
+  int64_t least_alone, most_alone, least_halves;
   int64_t many_units;  // so many row blocks are not taken together at the cost of units
 };
-// Counted, not measured: an H200 wants some 40 KiB of loads under way on each of its 132 SMs. FP64
-// totals of a slab cost 16 bytes a column for 64 rows and more (FP16 rows: 4 % of the operands),
-// chains 8 bytes for 16 rows (8 %).
-inline constexpr StagedTuning kStaged = {256, 512, int64_t{32} << 10, 128, 264};
+// Counted, not measured: each of an H200's 132 SMs wants some 40 KiB of loads under way, and half
+// of the stages are. FP64 totals of a slab cost 16 bytes a column for 64 rows and more (of FP16: 4
+// % of the operands), chains 8 bytes for 16 rows (8 %), half of an idle GPU much more.
+inline constexpr StagedTuning kStaged = {
+    512, {256, int64_t{32} << 10}, {512, int64_t{64} << 10}, 120, 132, 224, 264};
 
 namespace detail {
 
 // Stages as large as `shared` bytes allow, up to the tuning's.
-inline bool fit_stage(StagedPlan& plan, int64_t cols, int64_t element, int64_t shared, int slots) {
+inline bool fit_stage(StagedPlan& plan, int64_t cols, int64_t element, int64_t shared, int slots,
+                      int64_t most) {
   plan.slots = slots;
   for (plan.stage_rows = static_cast<int>(kRowBlock); plan.stage_rows > 0; plan.stage_rows /= 2) {
     const int64_t stage = plan.rows() * 2 * cols * element;
-    if (plan.stage_rows > 1 && (stage > kStaged.stage || plan.rows() > plan.threads)) continue;
-    plan.shared = SharedLayout(plan, cols, element).bytes;
+    if (stage * slots > shared) continue;
+    if (plan.stage_rows > 1 && (stage > most || plan.rows() > plan.threads)) continue;
+    plan.shared = SharedLayout(plan, static_cast<int>(cols), static_cast<int>(element)).bytes;
     if (plan.shared <= shared) return true;
   }
   return false;
 }
 
-inline void choose_threads(StagedPlan& plan, int64_t accesses_of_row) {
+inline void choose_threads(StagedPlan& plan, int64_t row_accesses, int threads) {
   constexpr int64_t kWarp = 32;
   const int64_t blocks = plan.unit_rows / kRowBlock;
   plan.accesses = 1;
-  while (plan.accesses * (plan.accesses == 1 ? kStaged.threads : kStaged.most_threads) <
-         accesses_of_row) {
+  while (plan.accesses * (plan.accesses == 1 ? threads : kStaged.most_threads) < row_accesses) {
     plan.accesses *= 2;
   }
   plan.groups = 1;
   if (plan.accesses == 1) {
-    const int64_t most = std::clamp(kStaged.threads / accesses_of_row, int64_t{1}, int64_t{64});
-    const int64_t rounds = ceil_div(blocks, most);
-    plan.groups = static_cast<int>(ceil_div(blocks, rounds));
+    const int64_t most = std::clamp(threads / row_accesses, int64_t{1}, int64_t{64});
+    plan.groups = static_cast<int>(ceil_div(blocks, ceil_div(blocks, most)));
   }
-  const int64_t busy = plan.groups * ceil_div(accesses_of_row, int64_t{plan.accesses});
+  const int64_t busy = plan.groups * ceil_div(row_accesses, int64_t{plan.accesses});
   plan.threads = static_cast<int>(round_up(busy, kWarp));
 }
 
@@ -144,30 +149,30 @@ inline void choose_threads(StagedPlan& plan, int64_t accesses_of_row) {
 inline StagedPlan plan_staged(int64_t rows, int64_t cols, int64_t element, bool columns,
                               int64_t shared) {
   StagedPlan plan;
-  const int64_t accesses = cols * element / 16;
-  if (rows == 0 || is_wide(rows, cols) || accesses > 8 * kStaged.most_threads) return plan;
+  const int64_t row_accesses = cols * element / 16;
+  if (rows == 0 || is_wide(rows, cols) || row_accesses > 8 * kStaged.most_threads) return plan;
+  const auto fits = [&](const BlockTuning& tuning, int64_t bytes, int slots) {
+    detail::choose_threads(plan, row_accesses, tuning.threads);
+    return detail::fit_stage(plan, cols, element, bytes, slots, tuning.stage);
+  };
   // What each of two blocks may have that share an SM; a block costs a KiB more.
   constexpr int64_t kBlockShared = 1024;
   const int64_t half = (shared + kBlockShared) / 2 - kBlockShared;
   const int64_t slab = slab_rows(rows, cols);
   const int64_t slabs = ceil_div(rows, slab);
-  const auto fits = [&] {
-    detail::choose_threads(plan, accesses);
-    return detail::fit_stage(plan, cols, element, half, 2) ||
-           detail::fit_stage(plan, cols, element, shared, 2) ||
-           detail::fit_stage(plan, cols, element, shared, 1);
-  };
-  plan.parts = chain_parts(rows, cols);
-  if (columns && slabs >= kStaged.few_slabs) {
+  const bool few = slabs >= kStaged.least_alone && slabs <= kStaged.most_alone;
+  if (columns && (few || slabs >= kStaged.least_halves)) {
     plan.unit_rows = slab;
     plan.parts = {true, slabs, 1};
-    plan.possible = fits();
-    if (!plan.possible) plan.parts = chain_parts(rows, cols);
+    plan.possible = few ? fits(kStaged.alone, shared, 2)
+                        : fits(kStaged.half, half, 2) || fits(kStaged.alone, shared, 2);
   }
   if (!plan.possible) {
     const int64_t blocks = row_blocks_of(rows);
     plan.unit_rows = kRowBlock * std::clamp(blocks / kStaged.many_units, int64_t{1}, int64_t{64});
-    plan.possible = fits();
+    plan.parts = chain_parts(rows, cols);
+    plan.possible = fits(kStaged.half, half, 2) || fits(kStaged.alone, shared, 2) ||
+                    fits(kStaged.alone, shared, 1);
   }
   plan.units = ceil_div(rows, plan.unit_rows);
   return plan;

@@ -25,6 +25,7 @@
 #define __host__
 #define __forceinline__ inline
 #define __launch_bounds__(...)
+#define __grid_constant__
 #define __shared__ static thread_local
 
 struct uint3 {
@@ -90,6 +91,19 @@ constexpr unsigned cudaEventDefault = 0;
 constexpr unsigned cudaEventDisableTiming = 2;
 constexpr unsigned cudaHostAllocPortable = 1;
 constexpr unsigned cudaHostAllocMapped = 2;
+struct CUmemPool_st;
+using cudaMemPool_t = CUmemPool_st*;
+enum cudaMemAllocationType : int { cudaMemAllocationTypePinned = 1 };
+enum cudaMemLocationType : int { cudaMemLocationTypeDevice = 1 };
+struct cudaMemLocation {
+  cudaMemLocationType type;
+  int id;
+};
+struct cudaMemPoolProps {
+  cudaMemAllocationType allocType;
+  cudaMemLocation location;
+};
+enum cudaMemPoolAttr : int { cudaMemPoolAttrReleaseThreshold = 4 };
 struct cudaDeviceProp {
   size_t totalGlobalMem;
   int major;
@@ -98,6 +112,7 @@ struct cudaDeviceProp {
 ACLGRAD_EMULATED const char* cudaGetErrorName(cudaError_t error);
 ACLGRAD_EMULATED const char* cudaGetErrorString(cudaError_t error);
 ACLGRAD_EMULATED cudaError_t cudaGetLastError();
+ACLGRAD_EMULATED cudaError_t cudaPeekAtLastError();
 ACLGRAD_EMULATED cudaError_t cudaGetDeviceCount(int* count);
 ACLGRAD_EMULATED cudaError_t cudaGetDevice(int* device);
 ACLGRAD_EMULATED cudaError_t cudaSetDevice(int device);
@@ -111,6 +126,13 @@ ACLGRAD_EMULATED cudaError_t cudaMemGetInfo(size_t* free, size_t* total);
 ACLGRAD_EMULATED cudaError_t cudaMalloc(void** memory, size_t bytes);
 ACLGRAD_EMULATED cudaError_t cudaFree(void* memory);
 ACLGRAD_EMULATED cudaError_t cudaMallocAsync(void** memory, size_t bytes, cudaStream_t stream);
+ACLGRAD_EMULATED cudaError_t cudaMemPoolCreate(cudaMemPool_t* pool, const cudaMemPoolProps* props);
+ACLGRAD_EMULATED cudaError_t cudaMemPoolDestroy(cudaMemPool_t pool);
+ACLGRAD_EMULATED cudaError_t cudaMemPoolSetAttribute(cudaMemPool_t pool, cudaMemPoolAttr attribute,
+                                                     void* value);
+ACLGRAD_EMULATED cudaError_t cudaMemPoolTrimTo(cudaMemPool_t pool, size_t kept);
+ACLGRAD_EMULATED cudaError_t cudaMallocFromPoolAsync(void** memory, size_t bytes,
+                                                     cudaMemPool_t pool, cudaStream_t stream);
 ACLGRAD_EMULATED cudaError_t cudaFreeAsync(void* memory, cudaStream_t stream);
 ACLGRAD_EMULATED cudaError_t cudaHostAlloc(void** memory, size_t bytes, unsigned flags);
 ACLGRAD_EMULATED cudaError_t cudaFreeHost(void* memory);
@@ -234,6 +256,9 @@ T __shfl_up_sync(unsigned mask, T value, unsigned delta) {
 inline unsigned __ballot_sync(unsigned mask, int predicate) {
   return static_cast<unsigned>(
       emulated::meet(mask, emulated::Exchange::kBallot, predicate != 0 ? 1 : 0, 0));
+}
+inline int __ffs(int value) {
+  return value == 0 ? 0 : std::countr_zero(static_cast<unsigned>(value)) + 1;
 }
 inline int __any_sync(unsigned mask, int predicate) { return __ballot_sync(mask, predicate) != 0; }
 

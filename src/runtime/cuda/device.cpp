@@ -11,6 +11,9 @@ namespace {
 // Records in one piece of host memory.
 constexpr size_t kRecords = 64;
 
+// Scratch that a device keeps when nothing uses it.
+constexpr uint64_t kKeptScratch = uint64_t{64} << 20;
+
 // Errors after which CUDA does nothing more on the device until it is reset: they were found while
 // a kernel ran. The numbers are those of CUDA's enumeration.
 bool is_final(cudaError_t error) {
@@ -18,6 +21,7 @@ bool is_final(cudaError_t error) {
   switch (number) {
     case 214:  // ECC
     case 220:  // NVLink
+    case 226:  // an error that was contained
     case 702:  // launch time-out
     case 709:  // the context is destroyed
     case 710:  // assert
@@ -52,9 +56,9 @@ Status Device::check(const char* function) {
   if (!failed()) [[likely]]
     return kOk;
   const std::lock_guard lock(mutex_);
-  return fail(ACL_ERROR_RT_AICORE_EXCEPTION,
-              "%s: device %d failed before, with %s; expected aclrtResetDevice", function, number_,
-              cause_.c_str());
+  return fail(ACL_ERROR_RT_AICORE_EXCEPTION, "%s: device %d failed before, with %s; expected %s",
+              function, number_, cause_.c_str(),
+              reset_in_vain_ ? "a new process, since CUDA could not reset it" : "aclrtResetDevice");
 }
 
 Status Device::answer(const char* function, cudaError_t error) {
@@ -71,13 +75,19 @@ Status Device::answer(const char* function, cudaError_t error) {
 void Device::reset() {
   const std::lock_guard lock(mutex_);
   const DeviceScope scope(number_);
-  cudaDeviceReset();
+  // First, so that nobody asks CUDA about what it destroys.
   age_.fetch_add(1, std::memory_order_acq_rel);
+  cudaError_t error = cudaDeviceReset();
+  if (error == cudaSuccess) error = cudaFree(nullptr);  // begins anew
+  if (error != cudaSuccess) cudaGetLastError();
   transfers_ = nullptr;
   base_ = nullptr;
+  pool_ = nullptr;
   streams_.clear();
   for (std::vector<cudaEvent_t>& events : events_) events.clear();
   records_.clear();
+  reset_in_vain_ = error != cudaSuccess;
+  if (reset_in_vain_) return;
   cause_.clear();
   failed_.store(false, std::memory_order_release);
 }
@@ -141,6 +151,43 @@ cudaEvent_t Device::take_event(bool timed) {
   return nullptr;
 }
 
+// The device's default pool would be the program's too, and gives everything back whenever somebody
+// waits for the device.
+cudaError_t Device::take_scratch(size_t bytes, cudaStream_t stream, void*& memory) {
+  const DeviceScope scope(number_);
+  cudaMemPool_t pool = nullptr;
+  {
+    const std::lock_guard lock(mutex_);
+    if (pool_ == nullptr) {
+      if (const cudaError_t error = make_pool(); error != cudaSuccess) return error;
+    }
+    pool = pool_;
+  }
+  return cudaMallocFromPoolAsync(&memory, bytes, pool, stream);
+}
+
+// With mutex_ held.
+cudaError_t Device::make_pool() {
+  cudaMemPoolProps properties{};
+  properties.allocType = cudaMemAllocationTypePinned;
+  properties.location.type = cudaMemLocationTypeDevice;
+  properties.location.id = number_;
+  cudaMemPool_t pool = nullptr;
+  if (const cudaError_t error = cudaMemPoolCreate(&pool, &properties); error != cudaSuccess) {
+    return error;
+  }
+  uint64_t kept = kKeptScratch;
+  const cudaError_t error = cudaMemPoolSetAttribute(pool, cudaMemPoolAttrReleaseThreshold, &kept);
+  if (error == cudaSuccess) pool_ = pool;
+  if (error != cudaSuccess) cudaMemPoolDestroy(pool);
+  return error;
+}
+
+void Device::trim() {
+  const std::lock_guard lock(mutex_);
+  if (pool_ != nullptr) cudaMemPoolTrimTo(pool_, 0);
+}
+
 void Device::give_event(cudaEvent_t event, bool timed, uint64_t age) {
   const std::lock_guard lock(mutex_);
   if (age != this->age()) return;
@@ -176,13 +223,19 @@ int64_t Device::nanoseconds(cudaEvent_t event) {
 }
 
 DeviceRecord* Device::take_record() {
+  cudaError_t error = cudaSuccess;
+  DeviceRecord* const record = take_record(error);
+  note(error);
+  return record;
+}
+
+DeviceRecord* Device::take_record(cudaError_t& error) {
   const std::lock_guard lock(mutex_);
   if (records_.empty()) {
     void* memory = nullptr;
-    if (cudaHostAlloc(&memory, kRecords * sizeof(DeviceRecord),
-                      cudaHostAllocPortable | cudaHostAllocMapped) != cudaSuccess) {
-      return nullptr;
-    }
+    error = cudaHostAlloc(&memory, kRecords * sizeof(DeviceRecord),
+                          cudaHostAllocPortable | cudaHostAllocMapped);
+    if (error != cudaSuccess) return nullptr;
     auto* const records = static_cast<DeviceRecord*>(memory);
     try {
       records_.reserve(records_.capacity() + kRecords);  // room for all, so giving needs none

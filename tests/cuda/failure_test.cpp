@@ -207,6 +207,16 @@ TEST_F(CudaFailure, AHostFunctionThatRunsKeepsItsWork) {
   EXPECT_EQ(aclrtDestroyStream(stream_), 0);
 }
 
+// Else every wait for the device makes the next scratch as slow as the first.
+TEST_F(CudaFailure, ScratchIsKept) {
+  cudaMemPool_t pool = nullptr;
+  ASSERT_EQ(cudaDeviceGetDefaultMemPool(&pool, 0), cudaSuccess);
+  uint64_t kept = 0;
+  ASSERT_EQ(cudaMemPoolGetAttribute(pool, cudaMemPoolAttrReleaseThreshold, &kept), cudaSuccess);
+  EXPECT_GE(kept, uint64_t{1} << 20);
+  EXPECT_EQ(aclrtDestroyStream(stream_), 0);
+}
+
 // CUB, for one, asks for the last error and takes it for its own.
 TEST_F(CudaFailure, ARefusedLaunchLeavesNoLastError) {
   class Launch final : public Work {

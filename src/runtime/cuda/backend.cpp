@@ -174,7 +174,7 @@ Status CudaBackend::copy(const char* function, void* to, const void* from, size_
   cudaError_t error = cudaSuccess;
   // CUDA's copies do not allow ranges that overlap.
   if (target - source < bytes || source - target < bytes) {
-    error = device.take_scratch(bytes, stream, between);
+    error = cudaMallocAsync(&between, bytes, stream);
     if (error == cudaSuccess) {
       error = cudaMemcpyAsync(between, from, bytes, cudaMemcpyDefault, stream);
     }

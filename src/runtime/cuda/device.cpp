@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/cuda/device.h"
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <new>
@@ -11,8 +12,8 @@ namespace {
 // Records in one piece of host memory.
 constexpr size_t kRecords = 64;
 
-// Scratch that a device keeps when nothing uses it.
-constexpr uint64_t kKeptScratch = uint64_t{64} << 20;
+// Scratch that a device keeps when nothing uses it: what sorting sixteen million indices takes.
+constexpr uint64_t kKeptScratch = uint64_t{256} << 20;
 
 // Errors after which CUDA does nothing more on the device until it is reset: they were found while
 // a kernel ran. The numbers are those of CUDA's enumeration.
@@ -108,15 +109,16 @@ cudaStream_t Device::transfers() {
 
 cudaStream_t Device::take_stream() {
   cudaStream_t stream = nullptr;
+  const DeviceScope scope(number_);
   {
     const std::lock_guard lock(mutex_);
+    keep_scratch();
     if (!streams_.empty()) {
       stream = streams_.back();
       streams_.pop_back();
       return stream;
     }
   }
-  const DeviceScope scope(number_);
   const cudaError_t error = cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking);
   if (error == cudaSuccess) return stream;
   note(error);
@@ -151,41 +153,26 @@ cudaEvent_t Device::take_event(bool timed) {
   return nullptr;
 }
 
-// The device's default pool would be the program's too, and gives everything back whenever somebody
-// waits for the device.
-cudaError_t Device::take_scratch(size_t bytes, cudaStream_t stream, void*& memory) {
-  const DeviceScope scope(number_);
-  cudaMemPool_t pool = nullptr;
-  {
-    const std::lock_guard lock(mutex_);
-    if (pool_ == nullptr) {
-      if (const cudaError_t error = make_pool(); error != cudaSuccess) return error;
-    }
-    pool = pool_;
+// CUDA's pool gives everything back whenever somebody waits for the device, and memory that is to
+// be had again costs more than a kernel. All libraries of a process share the pool.
+void Device::keep_scratch() {
+  if (pool_ != nullptr) return;
+  uint64_t kept = 0;
+  if (cudaDeviceGetDefaultMemPool(&pool_, number_) != cudaSuccess ||
+      cudaMemPoolGetAttribute(pool_, cudaMemPoolAttrReleaseThreshold, &kept) != cudaSuccess) {
+    cudaGetLastError();
+    return;  // slower, and no error
   }
-  return cudaMallocFromPoolAsync(&memory, bytes, pool, stream);
-}
-
-// With mutex_ held.
-cudaError_t Device::make_pool() {
-  cudaMemPoolProps properties{};
-  properties.allocType = cudaMemAllocationTypePinned;
-  properties.location.type = cudaMemLocationTypeDevice;
-  properties.location.id = number_;
-  cudaMemPool_t pool = nullptr;
-  if (const cudaError_t error = cudaMemPoolCreate(&pool, &properties); error != cudaSuccess) {
-    return error;
+  kept = std::max(kept, kKeptScratch);
+  if (cudaMemPoolSetAttribute(pool_, cudaMemPoolAttrReleaseThreshold, &kept) != cudaSuccess) {
+    cudaGetLastError();
   }
-  uint64_t kept = kKeptScratch;
-  const cudaError_t error = cudaMemPoolSetAttribute(pool, cudaMemPoolAttrReleaseThreshold, &kept);
-  if (error == cudaSuccess) pool_ = pool;
-  if (error != cudaSuccess) cudaMemPoolDestroy(pool);
-  return error;
 }
 
 void Device::trim() {
   const std::lock_guard lock(mutex_);
-  if (pool_ != nullptr) cudaMemPoolTrimTo(pool_, 0);
+  const DeviceScope scope(number_);
+  if (pool_ != nullptr && cudaMemPoolTrimTo(pool_, 0) != cudaSuccess) cudaGetLastError();
 }
 
 void Device::give_event(cudaEvent_t event, bool timed, uint64_t age) {

@@ -75,13 +75,12 @@ class Device {
   DeviceRecord* take_record();
   void give_record(DeviceRecord* record, uint64_t age);
 
-  // Memory in the order of a stream, given back by cudaFreeAsync(); some of it is kept.
-  cudaError_t take_scratch(size_t bytes, cudaStream_t stream, void*& memory);
+  // Gives back what cudaFreeAsync() left for later.
   void trim();
 
  private:
   bool make_base();
-  cudaError_t make_pool();
+  void keep_scratch();  // with mutex_ held
   DeviceRecord* take_record(cudaError_t& error);
 
   const int number_;

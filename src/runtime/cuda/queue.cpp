@@ -68,11 +68,11 @@ Status CudaStream::launched(const char* function, int error) {
 }
 
 Status CudaStream::take_scratch(const char* function, size_t bytes, void*& memory) {
-  cudaError_t error = device_.take_scratch(bytes, stream_, memory);
+  cudaError_t error = cudaMallocAsync(&memory, bytes, stream_);
   if (error == cudaErrorMemoryAllocation) {
     device_.note(error);
     backend().trim();
-    error = device_.take_scratch(bytes, stream_, memory);
+    error = cudaMallocAsync(&memory, bytes, stream_);
   }
   return device_.answer(function, error);
 }

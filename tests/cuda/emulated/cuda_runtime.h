@@ -93,16 +93,6 @@ constexpr unsigned cudaHostAllocPortable = 1;
 constexpr unsigned cudaHostAllocMapped = 2;
 struct CUmemPool_st;
 using cudaMemPool_t = CUmemPool_st*;
-enum cudaMemAllocationType : int { cudaMemAllocationTypePinned = 1 };
-enum cudaMemLocationType : int { cudaMemLocationTypeDevice = 1 };
-struct cudaMemLocation {
-  cudaMemLocationType type;
-  int id;
-};
-struct cudaMemPoolProps {
-  cudaMemAllocationType allocType;
-  cudaMemLocation location;
-};
 enum cudaMemPoolAttr : int { cudaMemPoolAttrReleaseThreshold = 4 };
 struct cudaDeviceProp {
   size_t totalGlobalMem;
@@ -126,13 +116,12 @@ ACLGRAD_EMULATED cudaError_t cudaMemGetInfo(size_t* free, size_t* total);
 ACLGRAD_EMULATED cudaError_t cudaMalloc(void** memory, size_t bytes);
 ACLGRAD_EMULATED cudaError_t cudaFree(void* memory);
 ACLGRAD_EMULATED cudaError_t cudaMallocAsync(void** memory, size_t bytes, cudaStream_t stream);
-ACLGRAD_EMULATED cudaError_t cudaMemPoolCreate(cudaMemPool_t* pool, const cudaMemPoolProps* props);
-ACLGRAD_EMULATED cudaError_t cudaMemPoolDestroy(cudaMemPool_t pool);
+ACLGRAD_EMULATED cudaError_t cudaDeviceGetDefaultMemPool(cudaMemPool_t* pool, int device);
+ACLGRAD_EMULATED cudaError_t cudaMemPoolGetAttribute(cudaMemPool_t pool, cudaMemPoolAttr attribute,
+                                                     void* value);
 ACLGRAD_EMULATED cudaError_t cudaMemPoolSetAttribute(cudaMemPool_t pool, cudaMemPoolAttr attribute,
                                                      void* value);
 ACLGRAD_EMULATED cudaError_t cudaMemPoolTrimTo(cudaMemPool_t pool, size_t kept);
-ACLGRAD_EMULATED cudaError_t cudaMallocFromPoolAsync(void** memory, size_t bytes,
-                                                     cudaMemPool_t pool, cudaStream_t stream);
 ACLGRAD_EMULATED cudaError_t cudaFreeAsync(void* memory, cudaStream_t stream);
 ACLGRAD_EMULATED cudaError_t cudaHostAlloc(void** memory, size_t bytes, unsigned flags);
 ACLGRAD_EMULATED cudaError_t cudaFreeHost(void* memory);

@@ -169,7 +169,7 @@ struct CUevent_st {
   bool timed = true;
 };
 struct CUmemPool_st {
-  int device = 0;
+  std::atomic<uint64_t> threshold{0};
 };
 
 namespace {
@@ -331,22 +331,20 @@ cudaError_t cudaMallocAsync(void** memory, size_t bytes, cudaStream_t) {
 cudaError_t cudaFreeAsync(void* memory, cudaStream_t stream) {
   return queue(stream, [memory] { device_memory().release(memory, cudaMemoryTypeDevice); });
 }
-cudaError_t cudaMemPoolCreate(cudaMemPool_t* pool, const cudaMemPoolProps* props) {
-  if (const cudaError_t error = answer_first()) return error;
-  *pool = new CUmemPool_st{props->location.id};
+cudaError_t cudaDeviceGetDefaultMemPool(cudaMemPool_t* pool, int device) {
+  static auto* const kPools = new CUmemPool_st[kMostDevices];
+  *pool = &kPools[device];
   return cudaSuccess;
 }
-cudaError_t cudaMemPoolDestroy(cudaMemPool_t pool) {
-  delete pool;
+cudaError_t cudaMemPoolGetAttribute(cudaMemPool_t pool, cudaMemPoolAttr, void* value) {
+  *static_cast<uint64_t*>(value) = pool->threshold;
   return cudaSuccess;
 }
-cudaError_t cudaMemPoolSetAttribute(cudaMemPool_t, cudaMemPoolAttr, void*) { return cudaSuccess; }
+cudaError_t cudaMemPoolSetAttribute(cudaMemPool_t pool, cudaMemPoolAttr, void* value) {
+  pool->threshold = *static_cast<const uint64_t*>(value);
+  return cudaSuccess;
+}
 cudaError_t cudaMemPoolTrimTo(cudaMemPool_t, size_t) { return cudaSuccess; }
-cudaError_t cudaMallocFromPoolAsync(void** memory, size_t bytes, cudaMemPool_t pool,
-                                    cudaStream_t stream) {
-  if (pool->device != stream->device) return noted(cudaErrorInvalidValue);
-  return cudaMalloc(memory, bytes);
-}
 cudaError_t cudaHostAlloc(void** memory, size_t bytes, unsigned) {
   if (const cudaError_t error = answer_first()) return error;
   *memory = device_memory().allocate(bytes, cudaMemoryTypeHost, current_device);

@@ -236,6 +236,7 @@ inline unsigned __ballot_sync(unsigned mask, int predicate) {
   return static_cast<unsigned>(
       emulated::meet(mask, emulated::Exchange::kBallot, predicate != 0 ? 1 : 0, 0));
 }
+inline int __popc(unsigned bits) { return std::popcount(bits); }
 inline int __any_sync(unsigned mask, int predicate) { return __ballot_sync(mask, predicate) != 0; }
 
 template <class T>

@@ -12,12 +12,14 @@
 #include <string>
 #include <vector>
 
+#include "base/config.h"
 #include "bench/bench.h"
 #include "bench/measure.h"
 #include "bench/report.h"
 #include "bench/rival.h"
 #include "kernels/cpu/parallel.h"
 #include "kernels/cpu/target.h"
+#include "runtime/services.h"
 
 namespace {
 
@@ -143,6 +145,18 @@ std::vector<Job> select_jobs(const std::vector<std::string>& problems) {
   return jobs;
 }
 
+// The libraries serve the CPU where there is no GPU; figures of the CPU are not what was asked for.
+void check_device() {
+  const char* const wanted = std::getenv("ACLGRAD_DEVICE");
+  if (wanted == nullptr || std::string(wanted) != "cuda" || aclgrad_has_device_queues()) return;
+  throw std::runtime_error(
+      config::kHasCuda
+          ? "ACLGRAD_DEVICE is cuda, and no GPU can be used: there is none, or no driver that is "
+            "new enough; nothing was measured"
+          : "ACLGRAD_DEVICE is cuda, and this build has no CUDA: it was made without nvcc "
+            "(ACLGRAD_CUDA); nothing was measured");
+}
+
 void run_jobs(const std::vector<Job>& jobs, const Options& options) {
   std::vector<std::unique_ptr<Rival>> rivals;
   for (const auto& [name, command] : options.rivals) {
@@ -181,7 +195,7 @@ void serve() {
         std::cout << "no " << error.what() << std::endl;
       }
     } else if (order == "run" && words >> count && subject != nullptr) {
-      std::cout << seconds_of([&] { subject->call(); }, count) << std::endl;
+      std::cout << subject->seconds(count) << std::endl;
     } else {
       std::cout << "expected threads, make or run" << std::endl;
     }
@@ -199,6 +213,7 @@ int main(int argc, char** argv) {
       return 0;
     }
     if (aclrtSetDevice(0) != ACL_SUCCESS) throw std::runtime_error("no device");
+    check_device();
     options.serve ? serve() : run_jobs(jobs, options);
     return 0;
   } catch (const std::invalid_argument& error) {

@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "bench/roofs.h"
+#include "runtime/services.h"
 
 namespace aclgrad::bench {
 namespace {
@@ -19,9 +20,6 @@ using Clock = std::chrono::steady_clock;
 // The idle threads of a rival's pool may spin for a while after its turn.
 constexpr auto kSettle = std::chrono::milliseconds(5);
 
-// Together the copies of a problem have at least so many bytes: three times a last-level cache of
-// 32 MiB, what a core of today's servers can reach.
-constexpr int64_t kLeavesCache = int64_t{96} << 20;
 constexpr int64_t kMostCopies = 4096;
 
 // A line of /proc/self/status in bytes: VmRSS, or VmHWM, its highest so far.
@@ -34,8 +32,21 @@ int64_t resident_bytes(const std::string& key) {
   return 0;
 }
 
+int64_t free_device_bytes() {
+  size_t free = 0;
+  size_t total = 0;
+  require(aclrtGetMemInfo(ACL_HBM_MEM, &free, &total), "aclrtGetMemInfo");
+  return static_cast<int64_t>(free);
+}
+
 // What a call adds to the resident memory while it runs.
 int64_t peak_bytes_of(Subject& subject) {
+  if (aclgrad_has_device_queues()) {
+    // What the library takes for itself stays in its cache.
+    const int64_t free = free_device_bytes();
+    subject.call();
+    return std::max(free - free_device_bytes(), int64_t{0}) + subject.workspace_bytes();
+  }
   std::ofstream("/proc/self/clear_refs") << "5";  // forget the highest mark
   const int64_t before = resident_bytes("VmRSS");
   subject.call();
@@ -61,32 +72,43 @@ double seconds_of(const std::function<void()>& call, int repeats) {
   return std::chrono::duration<double>(Clock::now() - begin).count() / repeats;
 }
 
-int repeats_for(const std::function<void()>& call, double seconds) {
-  call();
-  const double once = std::max(seconds_of(call, 1), 1e-8);
-  return static_cast<int>(std::clamp(seconds / once, 1.0, 1e6));
-}
-
 Subject::Subject(const Operator& op, aclDataType dtype, const std::string& shape, bool cached) {
   copies_.push_back(op.make(dtype, shape));
   const int64_t bytes = std::max<int64_t>(copies_[0].bytes, 1);
-  const int64_t wanted = cached ? 1 : std::min((kLeavesCache + bytes - 1) / bytes, kMostCopies);
+  const int64_t wanted =
+      cached ? 1 : std::min((bytes_beyond_caches() + bytes - 1) / bytes, kMostCopies);
   while (static_cast<int64_t>(copies_.size()) < wanted) copies_.push_back(op.make(dtype, shape));
   require(aclrtCreateStream(&stream_), "aclrtCreateStream");
+  if (aclgrad_has_device_queues()) clock_ = std::make_unique<DeviceClock>(stream_);
   require(aclDestroyAclOpExecutor(plan()), "aclDestroyAclOpExecutor");
   if (workspace_bytes_ == 0) return;
   require(aclrtMalloc(&workspace_, workspace_bytes_, ACL_MEM_MALLOC_HUGE_FIRST), "aclrtMalloc");
 }
 
 Subject::~Subject() {
+  clock_.reset();
   static_cast<void>(aclrtDestroyStream(stream_));
   if (workspace_ != nullptr) static_cast<void>(aclrtFree(workspace_));
 }
 
-void Subject::call() {
+void Subject::hand_over() {
   execute(plan());
-  wait();
   next_ = next_ + 1 == copies_.size() ? 0 : next_ + 1;
+}
+
+void Subject::call() {
+  hand_over();
+  wait();
+}
+
+double Subject::seconds(int repeats) {
+  if (clock_ == nullptr) return seconds_of([&] { call(); }, repeats);
+  return clock_->seconds_of([&] { hand_over(); }, repeats);
+}
+
+int Subject::repeats_for(double wanted) {
+  seconds(1);
+  return static_cast<int>(std::clamp(wanted / std::max(seconds(1), 1e-8), 1.0, 1e6));
 }
 
 aclOpExecutor* Subject::plan() {
@@ -107,11 +129,8 @@ Timing measure(const std::string& name, Subject& subject,
   timing.workspace_bytes = subject.workspace_bytes();
   timing.peak_bytes = peak_bytes_of(subject);
 
-  const auto call = [&] { subject.call(); };
-  const Roofs roofs(std::max<int64_t>(subject.problem().bytes, kLeavesCache));
-  const double part =
-      static_cast<double>(subject.problem().bytes) / static_cast<double>(roofs.bytes());
-  const int repeats = repeats_for(call, effort.round_seconds);
+  const std::unique_ptr<Roofs> roofs = make_roofs(subject.problem().bytes, subject.copies());
+  const int repeats = subject.repeats_for(effort.round_seconds);
   std::vector<int> rival_repeats;
   for (const auto& rival : rivals) {
     const bool has = rival->make(name, subject.copies());
@@ -120,10 +139,10 @@ Timing measure(const std::string& name, Subject& subject,
   std::vector<double> calls, copies, reads, adds;
   std::vector<std::vector<double>> rival_seconds(rivals.size());
   for (int round = 0; round < effort.rounds; ++round) {
-    copies.push_back(seconds_of([&] { roofs.copy(); }, 1) * part);
-    reads.push_back(seconds_of([&] { roofs.read(); }, 1) * part);
-    adds.push_back(seconds_of([&] { roofs.add(); }, 1) * part);
-    calls.push_back(seconds_of(call, repeats));
+    copies.push_back(roofs->copy());
+    reads.push_back(roofs->read());
+    adds.push_back(roofs->add());
+    calls.push_back(subject.seconds(repeats));
     for (size_t i = 0; i < rivals.size(); ++i) {
       if (rival_repeats[i] == 0) continue;
       rival_seconds[i].push_back(rivals[i]->run(rival_repeats[i]));

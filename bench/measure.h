@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "bench/bench.h"
+#include "bench/device_clock.h"
 #include "bench/rival.h"
 
 namespace aclgrad::bench {
@@ -28,13 +29,15 @@ struct Spread {
 Spread spread_of(std::vector<double> seconds);
 
 struct Timing {
-  Spread call;  // both phases and the synchronise; the workspace is kept
+  Spread call;  // both phases and the synchronise (see Subject::seconds); the workspace is kept
   // What moving as many bytes takes: half of them read and half written; all of them read; and two
   // thirds read, a third written.
   double copy_seconds = 0, read_seconds = 0, add_seconds = 0;
   std::vector<std::optional<Spread>> rivals;  // in the rivals' order; empty: has no such problem
   int64_t workspace_bytes = 0;
-  int64_t peak_bytes = 0;  // what the first call adds to the process, the workspace included
+  // What the first call adds to the process, on a GPU to the device's memory in use, the workspace
+  // included.
+  int64_t peak_bytes = 0;
 
   double roof_seconds(Roof roof) const { return roof == Roof::kRead ? read_seconds : copy_seconds; }
 };
@@ -53,21 +56,30 @@ class Subject {
   aclOpExecutor* plan();
   void execute(aclOpExecutor* executor);
   void wait();
+
+  // Seconds of each of `repeats` calls, on average. On a GPU by its own clock, from the beginning
+  // of the first to the end of the last; none is waited for.
+  double seconds(int repeats);
+  // The repeats that take so many seconds.
+  int repeats_for(double seconds);
+
   const Problem& problem() const { return copies_[0]; }
   size_t copies() const { return copies_.size(); }
   int64_t workspace_bytes() const { return static_cast<int64_t>(workspace_bytes_); }
 
  private:
+  void hand_over();
+
   std::vector<Problem> copies_;
   size_t next_ = 0;
+  std::unique_ptr<DeviceClock> clock_;  // of a GPU
   aclrtStream stream_ = nullptr;
   void* workspace_ = nullptr;
   uint64_t workspace_bytes_ = 0;
 };
 
-// Seconds of each of `repeats` calls, on average, and the repeats that take so many seconds.
+// Seconds of each of `repeats` calls, on average, by the clock of the host.
 double seconds_of(const std::function<void()>& call, int repeats);
-int repeats_for(const std::function<void()>& call, double seconds);
 
 // `name` is the problem's, for the rivals.
 Timing measure(const std::string& name, Subject& subject,

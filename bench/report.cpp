@@ -6,10 +6,6 @@
 #include <cstdio>
 #include <stdexcept>
 
-#include "bench/roofs.h"
-#include "kernels/cpu/parallel.h"
-#include "kernels/cpu/target.h"
-
 namespace aclgrad::bench {
 namespace {
 
@@ -18,32 +14,22 @@ double gigabytes(const Problem& problem, double seconds) {
 }
 const char* name_of(Roof roof) { return roof == Roof::kRead ? "read" : "copy"; }
 
-std::string this_machine() {
-  std::ifstream file("/proc/cpuinfo");
-  for (std::string line; std::getline(file, line);) {
-    const size_t colon = line.find(": ");
-    if (line.rfind("model name", 0) == 0 && colon != std::string::npos) {
-      return line.substr(colon + 2);
-    }
-  }
-  return "unknown processor";
-}
-
 }  // namespace
 
 Report::Report(const std::vector<std::unique_ptr<Rival>>& rivals, const std::string& view,
                const std::string& csv)
-    : rivals_(rivals), view_(view) {
-  std::printf("%s, %s, %d threads, peak %.0f GFLOP/s; tensors: %s; medians\n",
-              this_machine().c_str(), aclgrad_active_target(), aclgrad_threads(),
-              peak_flops() / 1e9, view.c_str());
+    : rivals_(rivals), view_(view), machine_(this_machine()) {
+  std::printf("%s, %s, %d %s, peak %.0f GFLOP/s; tensors: %s; medians\n", machine_.name.c_str(),
+              machine_.target.c_str(), machine_.units,
+              machine_.target == "cuda" ? "multiprocessors" : "threads", machine_.peak_flops / 1e9,
+              view.c_str());
   std::printf("%-52s %10s %6s %7s %12s %6s", "problem", "us", "+-", "GB/s", "roof GB/s", "share");
   for (const auto& rival : rivals_) std::printf(" %16s", rival->name().c_str());
   std::printf("\n");
   if (csv.empty()) return;
   csv_.open(csv);
   if (!csv_) throw std::runtime_error(csv + ": cannot be written");
-  csv_ << "# " << this_machine() << "; peak " << peak_flops() / 1e9 << " GFLOP/s\n"
+  csv_ << "# " << machine_.name << "; peak " << machine_.peak_flops / 1e9 << " GFLOP/s\n"
        << "problem,view,target,threads,us,us_20,us_80,bytes,flops,gb_per_s,roof,share_of_roof,"
           "copy_gb_per_s,read_gb_per_s,add_gb_per_s,workspace_bytes,peak_bytes";
   for (const auto& rival : rivals_) csv_ << ',' << rival->name() << "_us";
@@ -70,7 +56,7 @@ void Report::add(const std::string& name, const Problem& problem, const Timing& 
 
 void Report::add_to_csv(const std::string& name, const Problem& problem, const Timing& timing) {
   const double roof = timing.roof_seconds(problem.roof);
-  csv_ << name << ',' << view_ << ',' << aclgrad_active_target() << ',' << aclgrad_threads() << ','
+  csv_ << name << ',' << view_ << ',' << machine_.target << ',' << machine_.units << ','
        << timing.call.median * 1e6 << ',' << timing.call.low * 1e6 << ',' << timing.call.high * 1e6
        << ',' << problem.bytes << ',' << problem.flops << ','
        << gigabytes(problem, timing.call.median) << ',' << name_of(problem.roof) << ','

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "bench/measure.h"
+#include "bench/roofs.h"
 
 namespace aclgrad::bench {
 
@@ -24,6 +25,7 @@ class Report {
 
   const std::vector<std::unique_ptr<Rival>>& rivals_;
   std::string view_;
+  Machine machine_;
   std::ofstream csv_;
 };
 

@@ -4,10 +4,15 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <fstream>
 #include <stdexcept>
 
 #include "acl/acl.h"
+#include "base/config.h"
+#include "bench/gpu_roofs.h"
 #include "kernels/cpu/parallel.h"
+#include "kernels/cpu/target.h"
+#include "runtime/services.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "bench/roofs.cpp"
@@ -89,6 +94,9 @@ HWY_EXPORT(add_block);
 HWY_EXPORT(multiply_add);
 HWY_EXPORT(flops_a_round);
 
+// Three times a last-level cache of 32 MiB, what a core of today's servers can reach.
+constexpr int64_t kCpuCaches = int64_t{96} << 20;
+
 // Bytes of a task; a multiple of every vector's.
 constexpr int64_t kBlock = int64_t{1} << 18;
 
@@ -99,6 +107,85 @@ int64_t blocks_of(int64_t bytes) { return (bytes + kBlock - 1) / kBlock; }
 
 float* floats(uint8_t* p) { return reinterpret_cast<float*>(p); }
 constexpr size_t kFloats = static_cast<size_t>(kBlock) / sizeof(float);
+
+double seconds_since(std::chrono::steady_clock::time_point begin) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+}
+
+// Six parts of whole blocks, so that a copy is three after three and an addition two, two and two.
+class CpuRoofs final : public Roofs {
+ public:
+  explicit CpuRoofs(int64_t bytes)
+      : bytes_(blocks_of((std::max(bytes, kCpuCaches) + 5) / 6) * 6 * kBlock),
+        part_(static_cast<double>(bytes) / static_cast<double>(bytes_)),
+        memory_(static_cast<size_t>(bytes_)) {}
+
+  double copy() override {
+    uint8_t* from = memory_.get();
+    uint8_t* to = from + bytes_ / 2;
+    const auto run = HWY_DYNAMIC_DISPATCH(copy_block);
+    return seconds_of_blocks(bytes_ / 2, [&](int64_t block) {
+      run(floats(from + block * kBlock), floats(to + block * kBlock), kFloats);
+    });
+  }
+
+  double read() override {
+    uint8_t* from = memory_.get();
+    const auto run = HWY_DYNAMIC_DISPATCH(read_block);
+    return seconds_of_blocks(bytes_, [&](int64_t block) {
+      sink.store(run(floats(from + block * kBlock), kFloats), std::memory_order_relaxed);
+    });
+  }
+
+  double add() override {
+    uint8_t* from = memory_.get();
+    uint8_t* other = from + bytes_ / 3;
+    uint8_t* to = other + bytes_ / 3;
+    const auto run = HWY_DYNAMIC_DISPATCH(add_block);
+    return seconds_of_blocks(bytes_ / 3, [&](int64_t block) {
+      run(floats(from + block * kBlock), floats(other + block * kBlock),
+          floats(to + block * kBlock), kFloats);
+    });
+  }
+
+ private:
+  template <class Body>
+  double seconds_of_blocks(int64_t bytes, const Body& body) const {
+    const auto begin = std::chrono::steady_clock::now();
+    parallel_blocks(bytes / kBlock, body);
+    return seconds_since(begin) * part_;
+  }
+
+  int64_t bytes_;
+  double part_;  // of a problem's bytes in these
+  DeviceMemory memory_;
+};
+
+std::string cpu_name() {
+  std::ifstream file("/proc/cpuinfo");
+  for (std::string line; std::getline(file, line);) {
+    const size_t colon = line.find(": ");
+    if (line.rfind("model name", 0) == 0 && colon != std::string::npos) {
+      return line.substr(colon + 2);
+    }
+  }
+  return "unknown processor";
+}
+
+// With the widest vectors of the instruction set in use.
+double cpu_peak_flops() {
+  constexpr int64_t kRounds = 1000000;
+  const auto run = HWY_DYNAMIC_DISPATCH(multiply_add);
+  const auto round_flops = static_cast<double>(HWY_DYNAMIC_DISPATCH(flops_a_round)());
+  const int threads = aclgrad_threads();
+  double best = 0;
+  for (int turn = 0; turn < 5; ++turn) {
+    const auto begin = std::chrono::steady_clock::now();
+    parallel_blocks(threads, [&](int64_t) { sink.store(run(kRounds), std::memory_order_relaxed); });
+    best = std::max(best, round_flops * kRounds * threads / seconds_since(begin));
+  }
+  return best;
+}
 
 }  // namespace
 
@@ -114,52 +201,25 @@ DeviceMemory::~DeviceMemory() {
   if (memory_ != nullptr) static_cast<void>(aclrtFree(memory_));
 }
 
-// Six parts of whole blocks, so that a copy is three after three and an addition two, two and two.
-Roofs::Roofs(int64_t bytes)
-    : bytes_(blocks_of((bytes + 5) / 6) * 6 * kBlock),
-      memory_(std::make_shared<DeviceMemory>(static_cast<size_t>(bytes_))) {}
-
-void Roofs::copy() const {
-  uint8_t* from = memory_->get();
-  uint8_t* to = from + bytes_ / 2;
-  const auto run = HWY_DYNAMIC_DISPATCH(copy_block);
-  parallel_blocks(bytes_ / 2 / kBlock, [&](int64_t block) {
-    run(floats(from + block * kBlock), floats(to + block * kBlock), kFloats);
-  });
-}
-
-void Roofs::read() const {
-  uint8_t* from = memory_->get();
-  const auto run = HWY_DYNAMIC_DISPATCH(read_block);
-  parallel_blocks(bytes_ / kBlock, [&](int64_t block) {
-    sink.store(run(floats(from + block * kBlock), kFloats), std::memory_order_relaxed);
-  });
-}
-
-void Roofs::add() const {
-  uint8_t* from = memory_->get();
-  uint8_t* other = from + bytes_ / 3;
-  uint8_t* to = other + bytes_ / 3;
-  const auto run = HWY_DYNAMIC_DISPATCH(add_block);
-  parallel_blocks(bytes_ / 3 / kBlock, [&](int64_t block) {
-    run(floats(from + block * kBlock), floats(other + block * kBlock), floats(to + block * kBlock),
-        kFloats);
-  });
-}
-
-double peak_flops() {
-  constexpr int64_t kRounds = 1000000;
-  const auto run = HWY_DYNAMIC_DISPATCH(multiply_add);
-  const auto round_flops = static_cast<double>(HWY_DYNAMIC_DISPATCH(flops_a_round)());
-  const int threads = aclgrad_threads();
-  double best = 0;
-  for (int turn = 0; turn < 5; ++turn) {
-    const auto begin = std::chrono::steady_clock::now();
-    parallel_blocks(threads, [&](int64_t) { sink.store(run(kRounds), std::memory_order_relaxed); });
-    const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - begin;
-    best = std::max(best, round_flops * kRounds * threads / taken.count());
+std::unique_ptr<Roofs> make_roofs(int64_t bytes, [[maybe_unused]] size_t copies) {
+  if constexpr (config::kHasCuda) {
+    if (aclgrad_has_device_queues()) return make_gpu_roofs(bytes, copies);
   }
-  return best;
+  return std::make_unique<CpuRoofs>(bytes);
+}
+
+int64_t bytes_beyond_caches() {
+  if constexpr (config::kHasCuda) {
+    if (aclgrad_has_device_queues()) return bytes_beyond_gpu_caches();
+  }
+  return kCpuCaches;
+}
+
+Machine this_machine() {
+  if constexpr (config::kHasCuda) {
+    if (aclgrad_has_device_queues()) return this_gpu();
+  }
+  return {cpu_name(), aclgrad_active_target(), aclgrad_threads(), cpu_peak_flops()};
 }
 
 }  // namespace aclgrad::bench

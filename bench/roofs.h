@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the machine's memory can do, by all threads that kernels may use. The operators are bound by
-// memory: these are the roofs under which they run.
+// What the memory of a device can do: of the CPU by all threads that kernels may use. The operators
+// are bound by memory: these are the roofs under which they run.
 #ifndef ACLGRAD_BENCH_ROOFS_H_
 #define ACLGRAD_BENCH_ROOFS_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <string>
 
 namespace aclgrad::bench {
 
@@ -22,24 +24,30 @@ class DeviceMemory {
   void* memory_ = nullptr;
 };
 
+// Seconds that moving a problem's bytes takes.
 class Roofs {
  public:
-  // Each roof moves at least `bytes`.
-  explicit Roofs(int64_t bytes);
-
-  int64_t bytes() const { return bytes_; }
-  void copy() const;  // half is read, half is written past the caches
-  void read() const;  // all of it is read
-  void add() const;   // two thirds are read, their sums are written past the caches
-
- private:
-  int64_t bytes_;
-  std::shared_ptr<DeviceMemory> memory_;
+  virtual ~Roofs() = default;
+  virtual double copy() = 0;  // half is read, half is written past the caches
+  virtual double read() = 0;  // all of it is read
+  virtual double add() = 0;   // two thirds are read, their sums are written past the caches
 };
+// Of the device in use, for a problem that is measured in so many copies.
+std::unique_ptr<Roofs> make_roofs(int64_t bytes, size_t copies);
 
-// Fused multiply-adds a second, counted as two operations each, on numbers in registers, with the
-// widest vectors of the instruction set in use: the roof of arithmetic.
-double peak_flops();
+// Bytes that together leave the caches of the device in use.
+int64_t bytes_beyond_caches();
+
+// What tables say of the device in use.
+struct Machine {
+  std::string name;
+  std::string target;  // instruction set, or "cuda"
+  int units = 0;       // threads, or multiprocessors
+  // Fused multiply-adds a second, counted as two operations each, on numbers in registers: the roof
+  // of arithmetic.
+  double peak_flops = 0;
+};
+Machine this_machine();
 
 }  // namespace aclgrad::bench
 

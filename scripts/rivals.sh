@@ -4,7 +4,8 @@
 #   rivals.sh install  PyTorch into build/oracle and oneDNN (2 GB) into build/onednn, with pip
 #   rivals.sh options  a line of aclgrad_bench's options for each rival that is installed; says on
 #                      the standard error which are not
-# ACLGRAD_ONEDNN names a folder with include/dnnl.hpp and lib/libdnnl.so from elsewhere.
+# ACLGRAD_ONEDNN names a folder with include/dnnl.hpp and lib/libdnnl.so from elsewhere. With ACLGRAD_DEVICE=cuda
+# the one rival is PyTorch on the GPU, in any version: ACLGRAD_CUDA_PYTHON names a python that has it.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 onednn=${ACLGRAD_ONEDNN:-$PWD/build/onednn}
@@ -22,6 +23,20 @@ build_onednn_rival() {
   [[ $program -nt bench/rivals/onednn.cpp ]] && return
   c++ -std=c++17 -O2 bench/rivals/onednn.cpp -I"$onednn/include" -L"$onednn/lib" -ldnnl \
     -Wl,-rpath-link,"$onednn/lib" -o "$program"
+}
+
+gpu_options() {
+  local python
+  for python in "${ACLGRAD_CUDA_PYTHON:-}" python3 /usr/bin/python3; do
+    [[ -n $python ]] && command -v "$python" >/dev/null || continue
+    "$python" -c "import torch; assert torch.cuda.is_available()" >/dev/null 2>&1 || continue
+    echo "--rival"
+    echo "pytorch=$python $PWD/bench/rivals/pytorch.py --cuda"
+    echo "--rival"
+    echo "compiled=$python $PWD/bench/rivals/pytorch.py --cuda --compiled"
+    return
+  done
+  echo "no python has a PyTorch that finds a GPU (ACLGRAD_CUDA_PYTHON): no rival" >&2
 }
 
 options() {
@@ -49,7 +64,9 @@ case ${1:-} in
     scripts/oracle.sh on
     install_onednn
     ;;
-  options) options ;;
+  options)
+    if [[ ${ACLGRAD_DEVICE:-} == cuda ]]; then gpu_options; else options; fi
+    ;;
   *)
     echo "rivals.sh: expected install or options, is '${1:-}'" >&2
     exit 1

@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""pytorch.py [--compiled]: PyTorch on the CPU as a rival of the bench (orders: bench/rival.h).
+"""pytorch.py [--compiled] [--cuda]: PyTorch as a rival of the bench (orders: bench/rival.h).
 
 PyTorch is called at its best. Where there are several ways to write an operator all are tried and the
 fastest runs; its heap is warm (memory never goes back to the system: with glibc's defaults every large
 result pays page faults, 2 to 4 times the time). With --compiled the ways are plain formulas that
-torch.compile turns into kernels. Results of a problem's ways must agree.
+torch.compile turns into kernels. Results of a problem's ways must agree. With --cuda all of it happens on
+the first GPU and is timed by its events, from the first call's beginning to the last one's end.
 """
 import ctypes
 import gc
@@ -21,13 +22,18 @@ import torch  # pylint: disable=wrong-import-position
 
 aten = torch.ops.aten
 DTYPES = {"f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16}
+DEVICE = "cuda" if "--cuda" in sys.argv[1:] else "cpu"
 SCALE = 0.125
 MOST_UNROLLED = 64  # groups that a compiled loop may have
 
 
+def random_numbers(seed):
+    return torch.Generator(DEVICE).manual_seed(seed)
+
+
 def normal(shape, dtype, seed=1):
-    generator = torch.Generator().manual_seed(seed)
-    return torch.empty(shape).normal_(generator=generator).to(dtype)
+    numbers = torch.empty(shape, device=DEVICE).normal_(generator=random_numbers(seed))
+    return numbers.to(dtype)
 
 
 def sizes(text):
@@ -45,8 +51,7 @@ def parts(text):
 
 
 def zipf(count, rows):
-    generator = torch.Generator().manual_seed(2)
-    uniform = torch.rand(count, dtype=torch.float64, generator=generator)
+    uniform = torch.rand(count, dtype=torch.float64, device=DEVICE, generator=random_numbers(2))
     return (torch.floor((rows + 1.0) ** uniform) - 1).long()
 
 
@@ -88,14 +93,16 @@ def layer_norm_backward(dtype, text):
 
 def indices_of(count, rows, options):
     if "uniform" in options:
-        return torch.randint(0, rows, (count,), generator=torch.Generator().manual_seed(2))
-    return torch.zeros(count, dtype=torch.long) if "equal" in options else zipf(count, rows)
+        return torch.randint(0, rows, (count,), device=DEVICE, generator=random_numbers(2))
+    if "equal" in options:
+        return torch.zeros(count, dtype=torch.long, device=DEVICE)
+    return zipf(count, rows)
 
 
 def embedding(dtype, text):
     (count, rows, cols), options = parts(text)
     w, indices = normal((rows, cols), dtype), indices_of(count, rows, options)
-    out = torch.empty(count, cols, dtype=dtype)
+    out = torch.empty(count, cols, dtype=dtype, device=DEVICE)
     return ({"embedding": lambda: [torch.embedding(w, indices)],
              "index_select, out given": lambda: [torch.index_select(w, 0, indices, out=out)]}, {})
 
@@ -108,12 +115,13 @@ def embedding_dense_backward(dtype, text):
         aten.embedding_dense_backward(dy, indices, rows, -1, by_freq)]}
     if not by_freq:
         ways["index_add_"] = lambda: [
-            torch.zeros(rows, cols, dtype=dtype).index_add_(0, indices, dy)]
+            torch.zeros(rows, cols, dtype=dtype, device=DEVICE).index_add_(0, indices, dy)]
     return ways, {}
 
 
 def causal_mask(batch, rows, cols):
-    return torch.ones(rows, cols, dtype=torch.bool).triu(1).expand(batch, 1, rows, cols).contiguous()
+    mask = torch.ones(rows, cols, dtype=torch.bool, device=DEVICE).triu(1)
+    return mask.expand(batch, 1, rows, cols).contiguous()
 
 
 def scaled_masked_softmax_backward(dtype, text):
@@ -169,7 +177,7 @@ def grouped_bias_add_grad(dtype, text):
     begins = [0] + ends[:-1]
 
     def sums():
-        out = torch.empty(groups, width, dtype=dtype)
+        out = torch.empty(groups, width, dtype=dtype, device=DEVICE)
         for j, (begin, end) in enumerate(zip(begins, ends)):
             torch.sum(dy[begin:end], 0, out=out[j])
         return [out]
@@ -195,8 +203,8 @@ def nsa_compress_grad(dtype, text):
     w = normal((block, heads), dtype, 3)
 
     def by_parts():  # a window is block / stride parts; each part of all windows is one slice
-        dx = torch.zeros(tokens // stride, stride, heads, width, dtype=dtype)
-        dw = torch.empty(block // stride, stride, heads, dtype=dtype)
+        dx = torch.zeros(tokens // stride, stride, heads, width, dtype=dtype, device=DEVICE)
+        dw = torch.empty(block // stride, stride, heads, dtype=dtype, device=DEVICE)
         slices = x.view(tokens // stride, stride, heads, width)
         weights = w.view(block // stride, stride, heads, 1)
         for part in range(block // stride):
@@ -230,14 +238,14 @@ def nsa_compress(dtype, text):
     def formula(x, w):
         slices = x.view(tokens // stride, stride, heads, width)
         weights = w.view(block // stride, stride, heads)
-        result = torch.zeros(windows, heads, width)
+        result = torch.zeros(windows, heads, width, device=DEVICE)
         for part in range(block // stride):
             here = slices[part:part + windows].float()
             result = result + (here * weights[part][..., None].float()).sum(1)
         return [result.to(dtype)]
 
     def by_parts():
-        result = torch.zeros(windows, heads, width, dtype=dtype)
+        result = torch.zeros(windows, heads, width, dtype=dtype, device=DEVICE)
         slices = x.view(tokens // stride, stride, heads, width)
         weights = w.view(block // stride, stride, heads)
         for part in range(block // stride):
@@ -254,7 +262,19 @@ OPERATORS = {fn.__name__: fn for fn in (
     scaled_masked_softmax_backward, grouped_bias_add_grad, nsa_compress, nsa_compress_grad)}
 
 
+def seconds_on_gpu(fn, repeats):
+    begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+    begin.record()
+    for _ in range(repeats):
+        fn()
+    end.record()
+    end.synchronize()
+    return begin.elapsed_time(end) / 1e3 / repeats
+
+
 def seconds_of(fn, repeats=1):
+    if DEVICE == "cuda":
+        return seconds_on_gpu(fn, repeats)
     begin = time.perf_counter()
     for _ in range(repeats):
         fn()
@@ -313,10 +333,14 @@ def start_afresh():
     torch.compiler.reset()
     gc.collect()
     ctypes.CDLL(None).malloc_trim(0)
+    if DEVICE == "cuda":
+        torch.cuda.empty_cache()
 
 
 def main():
     compiled = "--compiled" in sys.argv[1:]
+    if DEVICE == "cuda" and not torch.cuda.is_available():
+        sys.exit("this PyTorch has no CUDA, or finds no GPU")
     problem = None
     for line in sys.stdin:
         order, *words = line.split()

@@ -13,7 +13,6 @@
 
 namespace aclgrad::cuda {
 
-inline constexpr int kWarpLanes = 32;
 inline constexpr unsigned kAllLanes = 0xFFFFFFFFu;
 
 // Which device is current in this library's copy of CUDA's runtime is the thread's own affair; it

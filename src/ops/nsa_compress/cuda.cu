@@ -7,6 +7,7 @@
 #include "base/checked.h"
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/vec.cuh"
+#include "ops/nsa_compress/plan.h"
 #include "ops/nsa_compress/problem.h"
 #include "ops/nsa_compress/tree.h"
 
@@ -81,15 +82,13 @@ __device__ void join_group(int number, bool last, float (&waiting)[kLevels][kCol
 
 template <class T, int kColumns>
 __global__ void __launch_bounds__(kTuning.threads) sum_windows(const __grid_constant__ Task task) {
-  const int64_t ranges = task.width / kColumns;
-  const int64_t pieces = task.windows * task.heads * ranges;
+  const int64_t pieces = task.windows * task.heads * (task.width / kColumns);
   const int64_t stride = cuda::block_count() * cuda::thread_count();
   const int groups = static_cast<int>(task.window / kGroup);
   for (int64_t piece = cuda::block_index() * cuda::thread_count() + cuda::thread_index();
        piece < pieces; piece += stride) {
-    const int64_t column = piece % ranges * kColumns;
-    const int64_t head = piece / ranges % task.heads;
-    const int64_t window = task.first_window + piece / ranges / task.heads;
+    const auto [own_window, head, column] = piece_at(piece, task.heads, task.width, kColumns);
+    const int64_t window = task.first_window + own_window;
     const T* const x = static_cast<const T*>(task.x) + first_token(task, window) * task.x_token +
                        head * task.x_head + column;
     const T* const w = static_cast<const T*>(task.w) + head * task.w_head;
@@ -117,11 +116,10 @@ cudaError_t launch_sums(const Task& task, const CudaQueue& queue) {
   const bool wide = whole(task.width) && whole(task.x_token) && whole(task.x_head) &&
                     whole(task.y_window) && whole(task.y_head) && aligned(task.x) &&
                     aligned(task.y);
-  const int64_t pieces = task.windows * task.heads * task.width / (wide ? kColumns : 1);
-  const int64_t blocks = cuda::blocks_for(ceil_div(pieces, int64_t{kTuning.threads}));
-  return wide
-             ? cuda::launch(queue, {blocks, kTuning.threads}, sum_windows<T, kTuning.columns>, task)
-             : cuda::launch(queue, {blocks, kTuning.threads}, sum_windows<T, 1>, task);
+  const cuda::Geometry geometry =
+      plan_cuda(kTuning.threads, task.windows, task.heads, task.width, wide ? kColumns : 1);
+  return wide ? cuda::launch(queue, geometry, sum_windows<T, kTuning.columns>, task)
+              : cuda::launch(queue, geometry, sum_windows<T, 1>, task);
 }
 
 cudaError_t launch(const Problem& problem, const Task& task, const CudaQueue& queue) {

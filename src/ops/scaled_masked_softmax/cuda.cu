@@ -12,6 +12,7 @@
 #include "kernels/cuda/exp.cuh"
 #include "kernels/cuda/reduce.cuh"
 #include "kernels/cuda/vec.cuh"
+#include "ops/scaled_masked_softmax/plan.h"
 #include "ops/scaled_masked_softmax/problem.h"
 #include "ops/scaled_masked_softmax/tree.h"
 
@@ -21,16 +22,9 @@ namespace {
 using cuda::kAllLanes;
 using cuda::kWarpLanes;
 
-struct Tuning {
-  int warps;     // of a block whose rows are a warp's or less
-  int steps[3];  // strips of 64 elements that a warp keeps in registers: the fewest that do
-};
-// Chosen by counting registers and loads under way; not measured.
-constexpr Tuning kTuning = {4, {2, 8, 16}};
 static_assert(kTuning.steps[2] * cuda::kStrip == cuda::kFullChains);
 
 constexpr int kMostWarps = static_cast<int>(kMaxCols) / cuda::kFullChains;
-constexpr int kPair = 2 * cuda::kVector;  // elements of a pair of vectors (tree.h)
 constexpr float kNothing = -std::numeric_limits<float>::infinity();
 
 // One run as the kernels see it.
@@ -133,12 +127,9 @@ struct Held {
 // Element k of this thread in a strip, -1 when there is none. The last pair of vectors of a row
 // that is no multiple of it is the row's last elements, and counts only those that others left out.
 __device__ int element_of(const Task& task, int part, int step, int k) {
-  const int whole = task.cols / kPair * kPair;
   const int strip = part * static_cast<int>(kChain) + step;
-  const int place = strip * cuda::kStrip + 2 * cuda::lane_index() + k;
-  if (place < whole) return place;
-  const int last = task.cols - kPair + place - whole;
-  return place < whole + kPair && last >= whole && last < task.cols ? last : -1;
+  const int place = cuda::place_in_strip(true, cuda::lane_index(), k);
+  return cuda::element_in_groups(task.cols, kPair, strip * cuda::kStrip + place);
 }
 
 template <class T, int kSteps>
@@ -329,44 +320,23 @@ __global__ void __launch_bounds__(kWarpLanes* kTuning.warps) short_rows(Task tas
   }
 }
 
-template <class T, int kSteps>
-cudaError_t launch_whole_rows(const Task& task, const CudaQueue& queue) {
-  if constexpr (kSteps == kTuning.steps[2]) {
-    if (task.warps_of_row > 1) {
-      const auto threads = static_cast<unsigned>(kWarpLanes * task.warps_of_row);
-      return cuda::launch(queue, {cuda::blocks_for(task.all_rows), threads},
-                          whole_rows<T, kSteps, true>, task);
-    }
-  }
-  const int64_t blocks = ceil_div(task.all_rows, int64_t{kTuning.warps});
-  return cuda::launch(queue, {cuda::blocks_for(blocks), kWarpLanes * kTuning.warps},
-                      whole_rows<T, kSteps, false>, task);
-}
-
 template <class T>
-cudaError_t launch(const Task& task, const CudaQueue& queue) {
-  if (task.cols < kPair) {
-    const int width = task.cols <= 4               ? 4
-                      : task.cols <= 8             ? 8
-                      : task.cols <= cuda::kVector ? cuda::kVector
-                                                   : kWarpLanes;
-    const int64_t rows_of_block = kTuning.warps * kWarpLanes / width;
-    const int64_t blocks = cuda::blocks_for(ceil_div(task.all_rows, rows_of_block));
-    return cuda::launch(queue, {blocks, kWarpLanes * kTuning.warps}, short_rows<T>, task, width);
-  }
-  if (task.cols <= kTuning.steps[0] * cuda::kStrip) {
-    return launch_whole_rows<T, kTuning.steps[0]>(task, queue);
-  }
-  if (task.cols <= kTuning.steps[1] * cuda::kStrip) {
-    return launch_whole_rows<T, kTuning.steps[1]>(task, queue);
-  }
-  return launch_whole_rows<T, kTuning.steps[2]>(task, queue);
+cudaError_t launch(const cuda::AttentionPlan& plan, const Task& task, const CudaQueue& queue) {
+  constexpr int kMost = kTuning.steps[2];
+  const auto start = [&](auto* kernel) { return cuda::launch(queue, plan.launch, kernel, task); };
+  if (plan.width > 0) return cuda::launch(queue, plan.launch, short_rows<T>, task, plan.width);
+  if (plan.warps_of_row > 1) return start(whole_rows<T, kMost, true>);
+  if (plan.steps == kTuning.steps[0]) return start(whole_rows<T, kTuning.steps[0], false>);
+  if (plan.steps == kTuning.steps[1]) return start(whole_rows<T, kTuning.steps[1], false>);
+  return start(whole_rows<T, kMost, false>);
 }
 
 }  // namespace
 
 CudaAnswer run_cuda(const Problem& problem, const Addresses& at, const CudaQueue& queue) {
   const double factor = std::abs(problem.scale) * kLog2OfE;
+  const int64_t rows = problem.batches * problem.heads * problem.rows;
+  const cuda::AttentionPlan plan = cuda::plan_attention(kTuning, rows, problem.cols);
   const Task task{at.x,
                   at.mask,
                   at.y,
@@ -375,9 +345,9 @@ CudaAnswer run_cuda(const Problem& problem, const Addresses& at, const CudaQueue
                   cuda::RowStrides(problem.y),
                   problem.heads,
                   problem.rows,
-                  problem.batches * problem.heads * problem.rows,
+                  rows,
                   static_cast<int>(problem.cols),
-                  static_cast<int>(ceil_div(problem.cols, int64_t{cuda::kFullChains})),
+                  plan.warps_of_row,
                   problem.scale,
                   factor,
                   std::signbit(problem.scale) ? -1.0f : 1.0f,
@@ -386,11 +356,11 @@ CudaAnswer run_cuda(const Problem& problem, const Addresses& at, const CudaQueue
                       cuda::row_pairs_fit(at.y, problem.y)};
   switch (problem.y.dtype) {
     case ACL_FLOAT16:
-      return launch<float16_t>(task, queue);
+      return launch<float16_t>(plan, task, queue);
     case ACL_BF16:
-      return launch<bfloat16_t>(task, queue);
+      return launch<bfloat16_t>(plan, task, queue);
     default:
-      return launch<float>(task, queue);
+      return launch<float>(plan, task, queue);
   }
 }
 

@@ -95,6 +95,7 @@ struct CUmemPool_st;
 using cudaMemPool_t = CUmemPool_st*;
 enum cudaMemPoolAttr : int { cudaMemPoolAttrReleaseThreshold = 4 };
 struct cudaDeviceProp {
+  char name[256];
   size_t totalGlobalMem;
   int major;
 };
@@ -249,6 +250,7 @@ inline unsigned __ballot_sync(unsigned mask, int predicate) {
 inline int __ffs(int value) {
   return value == 0 ? 0 : std::countr_zero(static_cast<unsigned>(value)) + 1;
 }
+inline int __popc(unsigned bits) { return std::popcount(bits); }
 inline int __any_sync(unsigned mask, int predicate) { return __ballot_sync(mask, predicate) != 0; }
 
 template <class T>

@@ -298,7 +298,7 @@ cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int dev
 }
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* out, int device) {
   if (device < 0 || device >= device_count()) return cudaErrorInvalidDevice;
-  *out = {emulated::DeviceMemory::kTotal, 9};
+  *out = {"emulated", emulated::DeviceMemory::kTotal, 9};
   return cudaSuccess;
 }
 cudaError_t cudaDeviceCanAccessPeer(int* can, int device, int peer) {

@@ -8,6 +8,8 @@ ORACLE ?= on
 export TEXT ?=
 # PROBLEMS=layer_norm_backward/f16: what the bench measures, and its options; all by default.
 PROBLEMS ?=
+# PARTS=suite memcheck: options and parts of scripts/gpu.sh; all by default.
+PARTS ?=
 
 export CMAKE_CXX_COMPILER_LAUNCHER ?= $(shell command -v ccache)
 export CMAKE_C_COMPILER_LAUNCHER ?= $(CMAKE_CXX_COMPILER_LAUNCHER)
@@ -17,9 +19,10 @@ help:
 	@echo 'make demo                 build, install below build/, train a language model on a real book'
 	@echo 'make test [ORACLE=off]    build and run all tests'
 	@echo 'make cuda-emulated        the CUDA kernels, run on the host without a GPU'
-	@echo 'make gpu                  on a machine with a GPU: the same tests there, and compute-sanitizer'
+	@echo 'make gpu [PARTS=...]      on a machine with a GPU: the tests there, compute-sanitizer, the bench'
 	@echo 'make install PREFIX=dir   the toolkit: headers, libraries, set_env.sh'
-	@echo 'make bench [PROBLEMS=...] the speed of operators, beside the rivals that are installed'
+	@echo 'make bench [PROBLEMS=...] the speed of operators, beside the rivals that are installed; on a GPU with'
+	@echo '                          ACLGRAD_DEVICE=cuda'
 	@echo 'make bench-sweep          looks for cliffs between neighbouring shapes'
 	@echo 'make rivals               installs PyTorch and oneDNN (2 GB) below build/ for the bench'
 	@echo 'make asan, make tsan      the tests under the sanitizers'
@@ -45,7 +48,7 @@ test:
 
 gpu:
 	scripts/setup.sh build test
-	scripts/gpu.sh build/gpu
+	scripts/gpu.sh $(PARTS)
 
 cuda-emulated:
 	scripts/setup.sh build test

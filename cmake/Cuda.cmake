@@ -11,6 +11,9 @@ if(NOT ACLGRAD_CUDA MATCHES "^(AUTO|ON|OFF|EMULATED)$")
   message(FATAL_ERROR "ACLGRAD_CUDA must be AUTO, ON, OFF or EMULATED, is ${ACLGRAD_CUDA}")
 endif()
 
+# Code for each of these, and PTX of the last one for what comes later.
+set(ACLGRAD_CUDA_ARCHITECTURES 80-real 90-real 100 CACHE STRING "As in CMAKE_CUDA_ARCHITECTURES")
+
 set(ACLGRAD_HAS_CUDA false)
 if(ACLGRAD_CUDA STREQUAL "EMULATED")
   set(ACLGRAD_HAS_CUDA true)
@@ -19,12 +22,11 @@ elseif(ACLGRAD_CUDA STREQUAL "ON" OR
   include(CheckLanguage)
   check_language(CUDA)
   if(CMAKE_CUDA_COMPILER)
-    # Code for each of these, and PTX of the last one for what comes later.
-    set(CMAKE_CUDA_ARCHITECTURES 80-real 90-real 100)
+    set(CMAKE_CUDA_ARCHITECTURES ${ACLGRAD_CUDA_ARCHITECTURES})
     enable_language(CUDA)
     find_package(CUDAToolkit REQUIRED)
     set(ACLGRAD_HAS_CUDA true)
-    message(STATUS "CUDA ${CMAKE_CUDA_COMPILER_VERSION}: kernels for sm_80, sm_90 and sm_100")
+    message(STATUS "CUDA ${CMAKE_CUDA_COMPILER_VERSION}: kernels for ${ACLGRAD_CUDA_ARCHITECTURES}")
   elseif(ACLGRAD_CUDA STREQUAL "ON")
     message(FATAL_ERROR "ACLGRAD_CUDA is ON, and there is no nvcc; its packages are cuda-nvcc and "
       "cuda-cudart-dev of NVIDIA's repository, or nvidia-cuda-toolkit of Debian's")

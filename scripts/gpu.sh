@@ -1,27 +1,162 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# gpu.sh folder: on a machine with a GPU and nvcc, builds what has to do with GPUs in `folder`, runs its
-# tests there (label "cuda"), and again under the tools of compute-sanitizer, which slow kernels down a
-# hundred times, on the quick ones.
+# gpu.sh [options] [part...]: on a machine with a GPU, everything that has to do with GPUs. Parts, all but
+# bundle by default, in this order:
+#   build       what the parts below need, with nvcc
+#   bundle      programs and libraries alone, stripped, in FOLDER/bundle: for a machine with a GPU and no
+#               compiler. There: gpu.sh --folder FOLDER/bundle suite ...
+#   suite       the tests that a GPU can change, on the GPU
+#   streams     the threads' tests, each thread with a stream of its own, twenty times
+#   memcheck, racecheck, initcheck, synccheck   the quick tests under a tool of compute-sanitizer, which slows
+#               kernels down a hundred times
+#   bench       every operator beside the roofs, and beside PyTorch where a python has one with CUDA
+# Options:
+#   --folder F  where it is built, and where what was found is kept (build/gpu)
+#   --arch A    code for this architecture alone (90): a third of nvcc's time
+#   --seconds N ends before that, with status 124 where something is left. The same command again goes on:
+#               what has passed is not done again until F/done is removed
+#   --only W    programs whose names contain W; problems that begin so
 set -euo pipefail
-cd "$(dirname "${BASH_SOURCE[0]}")/.."
-folder=$1
+script=$(readlink -f "${BASH_SOURCE[0]}")
+cd "$(dirname "$script")/.."
 
-cmake -S . -B "$folder" -G Ninja -DACLGRAD_CUDA=ON -DACLGRAD_ORACLE=OFF -DCMAKE_BUILD_TYPE=RelWithDebInfo \
-  -DCMAKE_CUDA_FLAGS_RELWITHDEBINFO="-O3 -lineinfo -DNDEBUG"
-cmake --build "$folder"
-export ACLGRAD_DEVICE=cuda
+folder=build/gpu
+arch=
+only=
+end=
+parts=()
+while (($# > 0)); do
+  case $1 in
+    --folder) folder=$2; shift ;;
+    --arch) arch=$2; shift ;;
+    --only) only=$2; shift ;;
+    --seconds) end=$((SECONDS + $2)); shift ;;
+    build | bundle | suite | streams | memcheck | racecheck | initcheck | synccheck | bench) parts+=("$1") ;;
+    *) sed -n '3,/^set/p' "$script" | sed '$d; s/^# \{0,1\}//' >&2; exit 2 ;;
+  esac
+  shift
+done
+((${#parts[@]} > 0)) || parts=(build suite streams memcheck racecheck initcheck synccheck bench)
+mkdir -p "$folder/done"
+folder=$(readlink -f "$folder")
 status=0
-ctest --test-dir "$folder" -L cuda --output-on-failure || status=1
 
-quick='*DocumentedExample*:*SmallExample*:*EveryStridedView*:*InPlace*:*BothVersions*:*DataErrors*:*BadIndex*'
-shopt -s nullglob
-for tool in memcheck racecheck initcheck synccheck; do
-  for program in "$folder"/src/ops/*_test; do
-    [[ -f src/ops/$(basename "$program" _test)/cuda.cu ]] || continue
-    echo "== compute-sanitizer $tool $(basename "$program") =="
-    compute-sanitizer --tool "$tool" --error-exitcode 9 "$program" --gtest_filter="$quick" \
-      --gtest_brief=1 || status=1
+# step NAME command...: runs it unless it has passed; no longer than there is time.
+step() {
+  local name=$1 begin=$SECONDS answer=0 limit=()
+  shift
+  [[ -e $folder/done/$name ]] && return
+  if [[ -n $end ]]; then
+    if ((end - SECONDS < 10)); then
+      echo "== $name: no time left =="
+      exit 124
+    fi
+    limit=(timeout --kill-after=3 $((end - SECONDS - 5)))
+  fi
+  echo "== $name =="
+  "${limit[@]}" "$@" || answer=$?
+  echo "== $name: status $answer, $((SECONDS - begin)) s =="
+  [[ -n $end && $answer == 124 ]] && exit 124
+  if ((answer == 0)); then touch "$folder/done/$name"; else status=1; fi
+}
+
+build() {
+  local options=(-DACLGRAD_CUDA=ON -DACLGRAD_ORACLE=OFF -DCMAKE_BUILD_TYPE=Release
+    "-DCMAKE_CUDA_FLAGS_RELEASE=-O3 -lineinfo -DNDEBUG")
+  [[ -n $arch ]] && options+=("-DACLGRAD_CUDA_ARCHITECTURES=$arch")
+  rm -f "$folder/done/configure" "$folder/done/build"
+  step configure cmake -S . -B "$folder" -G Ninja "${options[@]}"
+  step build cmake --build "$folder"
+}
+
+# The tests that a GPU can change (label "cuda"), by their programs.
+programs() {
+  local program
+  for program in "$folder"/src/ops/*_test "$folder"/tests/runtime/runtime_*_test \
+    "$folder"/tests/protocol/protocol_{phases,memory}_test "$folder"/tests/cuda/cuda_device_test; do
+    [[ -x $program && $(basename "$program") == *"$only"* ]] && echo "$program"
   done
+  return 0
+}
+
+# Tests start programs by the paths that they were built with: `built` remembers them.
+bundle() {
+  local bundle=$folder/bundle file
+  rm -rf "$bundle"
+  mkdir -p "$bundle/lib64"
+  (cd "$folder" && cp --parents src/ops/*_test tests/runtime/runtime_* tests/protocol/protocol_{phases,memory}_test \
+    tests/cuda/cuda_{device_test,same_bits} bench/aclgrad_bench "$bundle")
+  find "$bundle" -name '*.cmake' -delete
+  cp -P "$folder"/lib64/*.so* "$bundle/lib64"
+  for file in $(ldd "$folder/bench/aclgrad_bench" "$folder/src/ops/embedding_test" |
+    grep -o '/[^ ]*lib\(tbb\|tbbmalloc\|hwy\|gtest\|gtest_main\)\.so[^ ]*' | sort -u); do
+    cp -L "$file" "$bundle/lib64"
+  done
+  find "$bundle" -type f -exec strip --strip-unneeded {} + 2>/dev/null || true
+  echo "$folder" >"$bundle/built"
+  du -sh "$bundle"
+}
+
+use_bundle() {
+  local built
+  [[ -e $folder/built ]] || return 0
+  built=$(<"$folder/built")
+  export LD_LIBRARY_PATH=$folder/lib64${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
+  [[ -e $built ]] && return
+  mkdir -p "$(dirname "$built")"
+  ln -s "$folder" "$built"
+}
+
+suite() {
+  local program
+  for program in $(programs); do
+    step "suite.$(basename "$program")" "$program" --gtest_brief=1
+  done
+  step suite.same_bits python3 tests/cuda/same_bits_test.py "$folder/tests/cuda/cuda_same_bits"
+}
+
+streams() {
+  step streams "$folder/tests/protocol/protocol_memory_test" --gtest_filter='Threads.*' --gtest_repeat=20 \
+    --gtest_brief=1
+}
+
+# Few and small problems for every rule of a kernel.
+quick='*DocumentedExample*:*SmallExample*:*EveryStridedView*:*InPlace*:*BothVersions*:*DataErrors*:*BadIndex*'
+under() {
+  local program
+  command -v compute-sanitizer >/dev/null || { echo "compute-sanitizer is not installed" >&2; exit 1; }
+  for program in $(programs | grep /src/ops/); do
+    step "$1.$(basename "$program")" compute-sanitizer --tool "$1" --error-exitcode 9 "$program" \
+      --gtest_filter="$quick" --gtest_brief=1
+  done
+}
+
+# A table a problem, so that what was measured stays; then one of all.
+bench() {
+  local problem rivals=() tables first=1 table
+  mapfile -t rivals < <(scripts/rivals.sh options)
+  mkdir -p "$folder/tables"
+  for problem in $("$folder/bench/aclgrad_bench" --list); do
+    [[ $problem == "$only"* ]] || continue
+    step "bench.${problem//\//_}" "$folder/bench/aclgrad_bench" "${rivals[@]}" \
+      --csv "$folder/tables/${problem//\//_}.csv" "$problem"
+  done
+  tables=("$folder"/tables/*.csv)
+  for table in "${tables[@]}"; do
+    if ((first)); then cat "$table"; else tail -n +3 "$table"; fi
+    first=0
+  done >"$folder/bench-cuda.csv"
+  echo "$folder/bench-cuda.csv: ${#tables[@]} problems"
+}
+
+for part in "${parts[@]}"; do
+  if [[ $part != build && $part != bundle ]]; then
+    export ACLGRAD_DEVICE=cuda
+    use_bundle
+  fi
+  case $part in
+    memcheck | racecheck | initcheck | synccheck) under "$part" ;;
+    *) "$part" ;;
+  esac
 done
 exit $status

@@ -15,6 +15,8 @@ inline constexpr int64_t kMostBlocks = int64_t{1} << 20;
 
 constexpr int64_t blocks_for(int64_t pieces) { return pieces < kMostBlocks ? pieces : kMostBlocks; }
 
+inline constexpr int kWarpLanes = 32;
+
 struct Geometry {
   int64_t blocks = 0;    // at most kMostBlocks
   unsigned threads = 0;  // of a block

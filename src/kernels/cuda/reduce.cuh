@@ -1,24 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sums of a row in the order of the CPU's (kernels/cpu/sums-inl.h), by a warp. Element c lies in
-// lane c mod 16 of vector c / 16, vector v in chain v mod 4: 64 chains, two a thread, so that every
-// chain is added by one thread, in order, and the bits are the CPU's.
+// Sums of a row in the order of the CPU's (kernels/cpu/sums-inl.h), by a warp: 64 chains, two a
+// thread (strips.h), so that every chain is added by one thread, in order, and the bits are the
+// CPU's.
 #ifndef ACLGRAD_KERNELS_CUDA_REDUCE_CUH_
 #define ACLGRAD_KERNELS_CUDA_REDUCE_CUH_
 
 #include <cstdint>
 
-#include "kernels/cpu/lane_count.h"
 #include "kernels/cuda/launch.cuh"
+#include "kernels/cuda/strips.h"
 
 namespace aclgrad::cuda {
-
-inline constexpr int kVector = static_cast<int>(kLanes);
-inline constexpr int kChains = 4;
-// What a warp takes in one step.
-inline constexpr int kStrip = kChains * kVector;
-// After so many elements the chains are full.
-inline constexpr int kFullChains = kStrip * static_cast<int>(kChain);
-static_assert(kStrip == 2 * kWarpLanes);
 
 // The sum over the lanes of a warp whose numbers differ in the bits from `bits` down to 1; every
 // lane has it. Halves are joined first.
@@ -28,14 +20,10 @@ __device__ T join_halves(T value, int bits) {
   return value;
 }
 
-// kPaired: a thread's two chains are those of neighbouring elements, which one access brings.
-// Otherwise they lie half a strip apart, and every access of the warp is to neighbours.
+// kPaired: as in place_in_strip().
 template <bool kPaired>
 struct WarpChains {
-  // Of chain k of thread `lane`, where its elements lie in a strip.
-  __host__ __device__ static int place(int lane, int k) {
-    return kPaired ? 2 * lane + k : lane + kWarpLanes * k;
-  }
+  __host__ __device__ static int place(int lane, int k) { return place_in_strip(kPaired, lane, k); }
 
   // Joins the four vectors of a strip, in pairs. Afterwards lane_of() says which of the sixteen
   // sums each value is.

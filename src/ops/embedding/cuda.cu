@@ -7,20 +7,12 @@
 #include "base/checked.h"
 #include "kernels/cuda/launch.cuh"
 #include "ops/embedding/elements.h"
+#include "ops/embedding/plan.h"
 #include "ops/embedding/problem.h"
 
 namespace aclgrad::embedding {
 namespace {
 
-using cuda::kWarpLanes;
-
-struct Tuning {
-  unsigned threads;  // of a block
-  int accesses;      // of a thread, for a part of a row: as many loads are under way
-  unsigned search_threads;
-};
-// Chosen by counting what is under way at a time; not measured.
-constexpr Tuning kTuning = {256, 8, 256};
 constexpr int kAccessBytes = 16;
 
 // Where the numbered elements of a view's leading dimensions lie.
@@ -96,7 +88,7 @@ __global__ void __launch_bounds__(kTuning.threads) copy_rows(Task task) {
   for (int64_t piece = cuda::block_index() * at_once + own; piece < pieces;
        piece += cuda::block_count() * at_once) {
     const int64_t row = piece / task.parts;
-    const int64_t first = piece % task.parts * kTuning.accesses * task.threads_of_row + lane;
+    const int64_t first = first_unit(piece % task.parts, task.threads_of_row, lane);
     const int64_t index = index_of(task, row);
     const bool bad = is_bad(task, index);
     // Written by many, always the same.
@@ -139,17 +131,11 @@ __global__ void __launch_bounds__(kTuning.search_threads) find_first_bad(Task ta
 template <class Kind, class Bits, int kCount>
 cudaError_t launch_units(Task& task, int64_t bits_of_row, const CudaQueue& queue) {
   task.units = bits_of_row / kCount;
-  task.threads_of_row = 1;
-  while (task.threads_of_row < kWarpLanes && task.threads_of_row < task.units) {
-    task.threads_of_row *= 2;
-  }
-  task.parts = ceil_div(task.units, int64_t{kTuning.accesses} * task.threads_of_row);
-  const int64_t at_once = static_cast<int64_t>(kTuning.threads) / task.threads_of_row;
-  const int64_t blocks = cuda::blocks_for(ceil_div(task.rows * task.parts, at_once));
-  const cudaError_t error =
-      cuda::launch(queue, {blocks, kTuning.threads}, copy_rows<Kind, Bits, kCount>, task);
-  if (error != cudaSuccess) return error;
-  return cuda::launch(queue, {1, kTuning.search_threads}, find_first_bad, task);
+  const CudaPlan plan = plan_cuda(task.rows, task.units);
+  task.threads_of_row = plan.threads_of_row;
+  task.parts = plan.parts;
+  const cudaError_t error = cuda::launch(queue, plan.copy, copy_rows<Kind, Bits, kCount>, task);
+  return error != cudaSuccess ? error : cuda::launch(queue, plan.search, find_first_bad, task);
 }
 
 template <class Kind, class Bits>

@@ -132,15 +132,25 @@ struct Call {
   int dy, indices, dw;
   int first_buffer, second_buffer, histograms;
 
-  void operator()(const Run& run) const {
+  Addresses addresses(const Run& run) const {
     Addresses at;
     at.dy = run.address(dy);
     at.indices = run.address(indices);
     at.dw = run.address(dw);
     at.buffers = {run.region(first_buffer), run.region(second_buffer)};
     at.histograms = run.region(histograms);
-    const BadIndex bad = run_cpu(problem, plan, at);
+    return at;
+  }
+  void operator()(const Run& run) const {
+    const BadIndex bad = run_cpu(problem, plan, addresses(run));
     if (bad.position >= 0) report(run.errors(), problem, bad);
+  }
+  CudaAnswer on_cuda(const Run& run) const {
+    return run_cuda(problem, plan, addresses(run), run.record(), run.queue());
+  }
+  void explain(const DeviceRecord& found, DataErrors& errors) const {
+    report(errors, problem,
+           {found.numbers[0], found.numbers[1], std::bit_cast<double>(found.numbers[2])});
   }
 };
 

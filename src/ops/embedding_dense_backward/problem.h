@@ -14,8 +14,10 @@
 #include <cstdint>
 
 #include "aclnn/acl_meta.h"
+#include "base/device_record.h"
 #include "base/status.h"
 #include "base/view.h"
+#include "kernels/cuda/queue.h"
 
 namespace aclgrad {
 class Launch;
@@ -68,6 +70,11 @@ struct BadIndex {
 
 // Writes every element of dw. Bad indices contribute nothing.
 BadIndex run_cpu(const Problem& problem, const Plan& plan, const Addresses& at);
+
+// The same on a GPU. `record` gets the bad index: rule 1, its position, its integer value and the
+// bits of its floating one.
+CudaAnswer run_cuda(const Problem& problem, const Plan& plan, const Addresses& at,
+                    DeviceRecord* record, const CudaQueue& queue);
 
 // The arguments of phase one, as they came.
 struct Arguments {

@@ -12,6 +12,7 @@
 #include "kernels/cuda/exp.cuh"
 #include "kernels/cuda/reduce.cuh"
 #include "kernels/cuda/vec.cuh"
+#include "ops/scaled_masked_softmax/plan.h"
 #include "ops/scaled_masked_softmax/problem.h"
 #include "ops/scaled_masked_softmax/tree.h"
 
@@ -21,16 +22,9 @@ namespace {
 using cuda::kAllLanes;
 using cuda::kWarpLanes;
 
-struct Tuning {
-  int warps;     // of a block whose rows are a warp's or less
-  int steps[3];  // strips of 64 elements that a warp keeps in registers: the fewest that do
-};
-// Chosen by counting registers and loads under way; not measured.
-constexpr Tuning kTuning = {4, {2, 8, 16}};
 static_assert(kTuning.steps[2] * cuda::kStrip == cuda::kFullChains);
 
 constexpr int kMostWarps = static_cast<int>(kMaxCols) / cuda::kFullChains;
-constexpr int kPair = 2 * cuda::kVector;  // elements of a pair of vectors (tree.h)
 constexpr float kNothing = -std::numeric_limits<float>::infinity();
 
 // One run as the kernels see it.
@@ -133,12 +127,9 @@ struct Held {
 // Element k of this thread in a strip, -1 when there is none. The last pair of vectors of a row
 // that is no multiple of it is the row's last elements, and counts only those that others left out.
 __device__ int element_of(const Task& task, int part, int step, int k) {
-  const int whole = task.cols / kPair * kPair;
   const int strip = part * static_cast<int>(kChain) + step;
-  const int place = strip * cuda::kStrip + 2 * cuda::lane_index() + k;
-  if (place < whole) return place;
-  const int last = task.cols - kPair + place - whole;
-  return place < whole + kPair && last >= whole && last < task.cols ? last : -1;
+  const int place = cuda::place_in_strip(true, cuda::lane_index(), k);
+  return cuda::element_in_groups(task.cols, kPair, strip * cuda::kStrip + place);
 }
 
 template <class T, int kSteps>
@@ -187,6 +178,22 @@ __device__ float largest_of(const Task& task, const Held<kSteps>& held) {
     __syncthreads();  // the next row's come to the same place
   }
   return largest;
+}
+
+// No element of the row counts. kShared: the whole block asks; it meets in largest_of() before it
+// asks again.
+template <bool kShared, int kSteps>
+__device__ bool is_all_masked(const Task& task, const Held<kSteps>& held) {
+  bool some = __any_sync(kAllLanes, (held.present & ~held.masked) != 0 ? 1 : 0) != 0;
+  if constexpr (kShared) {
+    __shared__ int some_of_warps[kMostWarps];
+    if (cuda::lane_index() == 0) some_of_warps[cuda::warp_index()] = some ? 1 : 0;
+    __syncthreads();
+    for (int part = 0; part < task.warps_of_row; ++part) {
+      if (some_of_warps[part] != 0) some = true;
+    }
+  }
+  return !some;
 }
 
 // exp() of what is held, in its place, and the sum of the row.
@@ -252,15 +259,15 @@ __global__ void __launch_bounds__(kWarpLanes*(kShared ? kMostWarps : kTuning.war
       sum = exp_and_sum<T, kShared>(task, held, [&](float x, bool masked) {
         return cuda::exp_below(masked ? kNothing : x * task.sign, terms);
       });
+    } else if (is_all_masked<kShared>(task, held)) {
+      // As common as padding, so without the way through the row of the others.
+      for (auto& elements : held.x) elements[0] = elements[1] = cuda::kExpGain;
+      sum = static_cast<double>(task.cols) * static_cast<double>(cuda::kExpGain);
     } else {
       const Exponents exponents(task, row);
       sum = exp_and_sum<T, kShared>(
           task, held, [&](float x, bool masked) { return exponents.exp_of(x, masked); });
-      if (exponents.all_masked) {
-        sum = static_cast<double>(task.cols) * static_cast<double>(cuda::kExpGain);
-      } else if (exponents.has_nan) {
-        sum = std::numeric_limits<double>::quiet_NaN();
-      }
+      if (exponents.has_nan) sum = std::numeric_limits<double>::quiet_NaN();
     }
     write<T, kSteps>(task, row, part, held, sum);
   }
@@ -313,44 +320,23 @@ __global__ void __launch_bounds__(kWarpLanes* kTuning.warps) short_rows(Task tas
   }
 }
 
-template <class T, int kSteps>
-cudaError_t launch_whole_rows(const Task& task, const CudaQueue& queue) {
-  if constexpr (kSteps == kTuning.steps[2]) {
-    if (task.warps_of_row > 1) {
-      const auto threads = static_cast<unsigned>(kWarpLanes * task.warps_of_row);
-      return cuda::launch(queue, {cuda::blocks_for(task.all_rows), threads},
-                          whole_rows<T, kSteps, true>, task);
-    }
-  }
-  const int64_t blocks = ceil_div(task.all_rows, int64_t{kTuning.warps});
-  return cuda::launch(queue, {cuda::blocks_for(blocks), kWarpLanes * kTuning.warps},
-                      whole_rows<T, kSteps, false>, task);
-}
-
 template <class T>
-cudaError_t launch(const Task& task, const CudaQueue& queue) {
-  if (task.cols < kPair) {
-    const int width = task.cols <= 4               ? 4
-                      : task.cols <= 8             ? 8
-                      : task.cols <= cuda::kVector ? cuda::kVector
-                                                   : kWarpLanes;
-    const int64_t rows_of_block = kTuning.warps * kWarpLanes / width;
-    const int64_t blocks = cuda::blocks_for(ceil_div(task.all_rows, rows_of_block));
-    return cuda::launch(queue, {blocks, kWarpLanes * kTuning.warps}, short_rows<T>, task, width);
-  }
-  if (task.cols <= kTuning.steps[0] * cuda::kStrip) {
-    return launch_whole_rows<T, kTuning.steps[0]>(task, queue);
-  }
-  if (task.cols <= kTuning.steps[1] * cuda::kStrip) {
-    return launch_whole_rows<T, kTuning.steps[1]>(task, queue);
-  }
-  return launch_whole_rows<T, kTuning.steps[2]>(task, queue);
+cudaError_t launch(const cuda::AttentionPlan& plan, const Task& task, const CudaQueue& queue) {
+  constexpr int kMost = kTuning.steps[2];
+  const auto start = [&](auto* kernel) { return cuda::launch(queue, plan.launch, kernel, task); };
+  if (plan.width > 0) return cuda::launch(queue, plan.launch, short_rows<T>, task, plan.width);
+  if (plan.warps_of_row > 1) return start(whole_rows<T, kMost, true>);
+  if (plan.steps == kTuning.steps[0]) return start(whole_rows<T, kTuning.steps[0], false>);
+  if (plan.steps == kTuning.steps[1]) return start(whole_rows<T, kTuning.steps[1], false>);
+  return start(whole_rows<T, kMost, false>);
 }
 
 }  // namespace
 
 CudaAnswer run_cuda(const Problem& problem, const Addresses& at, const CudaQueue& queue) {
   const double factor = std::abs(problem.scale) * kLog2OfE;
+  const int64_t rows = problem.batches * problem.heads * problem.rows;
+  const cuda::AttentionPlan plan = cuda::plan_attention(kTuning, rows, problem.cols);
   const Task task{at.x,
                   at.mask,
                   at.y,
@@ -359,9 +345,9 @@ CudaAnswer run_cuda(const Problem& problem, const Addresses& at, const CudaQueue
                   cuda::RowStrides(problem.y),
                   problem.heads,
                   problem.rows,
-                  problem.batches * problem.heads * problem.rows,
+                  rows,
                   static_cast<int>(problem.cols),
-                  static_cast<int>(ceil_div(problem.cols, int64_t{cuda::kFullChains})),
+                  plan.warps_of_row,
                   problem.scale,
                   factor,
                   std::signbit(problem.scale) ? -1.0f : 1.0f,
@@ -370,11 +356,11 @@ CudaAnswer run_cuda(const Problem& problem, const Addresses& at, const CudaQueue
                       cuda::row_pairs_fit(at.y, problem.y)};
   switch (problem.y.dtype) {
     case ACL_FLOAT16:
-      return launch<float16_t>(task, queue);
+      return launch<float16_t>(plan, task, queue);
     case ACL_BF16:
-      return launch<bfloat16_t>(task, queue);
+      return launch<bfloat16_t>(plan, task, queue);
     default:
-      return launch<float>(task, queue);
+      return launch<float>(plan, task, queue);
   }
 }
 

@@ -9,6 +9,7 @@
 #include "kernels/cuda/attention_rows.cuh"
 #include "kernels/cuda/reduce.cuh"
 #include "kernels/cuda/vec.cuh"
+#include "ops/scaled_masked_softmax_backward/plan.h"
 #include "ops/scaled_masked_softmax_backward/problem.h"
 #include "ops/scaled_masked_softmax_backward/rows.h"
 #include "ops/scaled_masked_softmax_backward/tree.h"
@@ -19,14 +20,7 @@ namespace {
 using cuda::kAllLanes;
 using cuda::kWarpLanes;
 
-struct Tuning {
-  int warps;          // of a block whose rows are a warp's or less
-  int short_columns;  // up to here a row is less than a warp's
-  int steps[3];       // strips of 64 elements that a warp keeps in registers: the fewest that do
-};
-// Chosen by counting registers (two for an element and a tensor) and loads under way; not measured.
-constexpr Tuning kTuning = {4, 15, {2, 8, 16}};
-static_assert(kTuning.short_columns == cuda::kVector - 1);
+static_assert(kTuning.short_cols == cuda::kVector - 1);
 static_assert(kTuning.steps[2] * cuda::kStrip == cuda::kFullChains);
 
 constexpr int kMostWarps = static_cast<int>(kMaxCols) / cuda::kFullChains;
@@ -91,23 +85,12 @@ struct Held {
   uint32_t masked = 0;
 };
 
-// The element that lies at a place of the row's vectors, -1 when there is none. The last vector of
-// a row that is no multiple of sixteen is the row's last sixteen elements, and counts only those
-// that the vectors before it left out.
-__device__ int element_at(const Task& task, int vector, int lane) {
-  const int whole = task.cols / cuda::kVector;
-  const int rest = task.cols % cuda::kVector;
-  if (vector < whole) return vector * cuda::kVector + lane;
-  const bool counts = vector == whole && lane >= cuda::kVector - rest;
-  return counts ? task.cols - cuda::kVector + lane : -1;
-}
-
 // The elements of chain k (both, if they are pairs) of this thread in a warp's part of the row.
 template <bool kPaired>
 __device__ int element_of(const Task& task, int part, int step, int k) {
-  const int place = cuda::WarpChains<kPaired>::place(cuda::lane_index(), k);
   const int strip = part * static_cast<int>(kChain) + step;
-  return element_at(task, strip * cuda::kChains + place / cuda::kVector, place % cuda::kVector);
+  const int place = cuda::place_in_strip(kPaired, cuda::lane_index(), k);
+  return cuda::element_in_groups(task.cols, cuda::kVector, strip * cuda::kStrip + place);
 }
 
 template <class T, int kSteps, bool kPaired>
@@ -168,8 +151,11 @@ __device__ double exact_sum(const Task& task, const RowAt<T>& row) {
   return sum;
 }
 
-// Whether the row is to be computed in FP64, and its sum there. dx may be dy or y, so nobody may
-// have written anything yet. kShared: the whole block works at the row.
+// Whether the row is to be computed in FP64, and its sum there. The sum is one thread's work, one
+// addition after the other, so it is taken of no row that does not need it (those with dy = 0 get
+// here, and do not). dx may be dy or y, so nobody may have written anything yet. kShared: the whole
+// block works at the row; between two rows it meets in join_parts(), so what is shared is read by
+// all before it is written again.
 template <class T, bool kShared, int kSteps>
 __device__ bool find_exact(const Task& task, const RowAt<T>& row, const Held<kSteps>& held,
                            float sum, double& exact) {
@@ -184,20 +170,23 @@ __device__ bool find_exact(const Task& task, const RowAt<T>& row, const Held<kSt
   over_one = __any_sync(kAllLanes, over_one ? 1 : 0) != 0;
   if constexpr (kShared) {
     __shared__ int over_one_in[kMostWarps];
-    __shared__ double sum_of_row;
     if (cuda::lane_index() == 0) over_one_in[cuda::warp_index()] = over_one ? 1 : 0;
-    if (cuda::thread_index() == 0) sum_of_row = exact_sum(task, row);
     __syncthreads();
     for (int part = 0; part < task.warps_of_row; ++part) {
       if (over_one_in[part] != 0) over_one = true;
     }
-    exact = sum_of_row;
+  }
+  if (!is_exact<T>(task, sum, over_one)) return false;
+  if constexpr (kShared) {
+    __shared__ double sum_of_row;
+    if (cuda::thread_index() == 0) sum_of_row = exact_sum(task, row);
     __syncthreads();
+    exact = sum_of_row;
   } else {
     exact = cuda::lane_index() == 0 ? exact_sum(task, row) : 0.0;
     exact = __shfl_sync(kAllLanes, exact, 0);
   }
-  return is_exact<T>(task, sum, over_one);
+  return true;
 }
 
 template <class T, int kSteps, bool kPaired>
@@ -292,49 +281,38 @@ __global__ void __launch_bounds__(kWarpLanes* kTuning.warps) short_rows(Task tas
   }
 }
 
-template <class T, int kSteps, bool kPaired>
-cudaError_t launch_whole_rows(const Task& task, const CudaQueue& queue) {
-  if constexpr (kSteps == kTuning.steps[2]) {
-    if (task.warps_of_row > 1) {
-      const auto threads = static_cast<unsigned>(kWarpLanes * task.warps_of_row);
-      return cuda::launch(queue, {cuda::blocks_for(task.all_rows), threads},
-                          whole_rows<T, kSteps, kPaired, true>, task);
-    }
-  }
-  const int64_t blocks = ceil_div(task.all_rows, int64_t{kTuning.warps});
-  return cuda::launch(queue, {cuda::blocks_for(blocks), kWarpLanes * kTuning.warps},
-                      whole_rows<T, kSteps, kPaired, false>, task);
-}
-
 template <class T, bool kPaired>
-cudaError_t launch_by_length(const Task& task, const CudaQueue& queue) {
-  if (task.cols <= kTuning.steps[0] * cuda::kStrip) {
-    return launch_whole_rows<T, kTuning.steps[0], kPaired>(task, queue);
+cudaError_t launch_whole_rows(const cuda::AttentionPlan& plan, const Task& task,
+                              const CudaQueue& queue) {
+  constexpr int kMost = kTuning.steps[2];
+  const auto start = [&](auto* kernel) { return cuda::launch(queue, plan.launch, kernel, task); };
+  if (plan.warps_of_row > 1) return start(whole_rows<T, kMost, kPaired, true>);
+  if (plan.steps == kTuning.steps[0]) {
+    return start(whole_rows<T, kTuning.steps[0], kPaired, false>);
   }
-  if (task.cols <= kTuning.steps[1] * cuda::kStrip) {
-    return launch_whole_rows<T, kTuning.steps[1], kPaired>(task, queue);
+  if (plan.steps == kTuning.steps[1]) {
+    return start(whole_rows<T, kTuning.steps[1], kPaired, false>);
   }
-  return launch_whole_rows<T, kTuning.steps[2], kPaired>(task, queue);
+  return start(whole_rows<T, kMost, kPaired, false>);
 }
 
 template <class T>
-cudaError_t launch(const Problem& problem, const Task& task, const CudaQueue& queue) {
-  if (task.cols <= kTuning.short_columns) {
-    const int width = task.cols <= 4 ? 4 : task.cols <= 8 ? 8 : cuda::kVector;
-    const int64_t rows_of_block = kTuning.warps * kWarpLanes / width;
-    const int64_t blocks = cuda::blocks_for(ceil_div(task.all_rows, rows_of_block));
-    return cuda::launch(queue, {blocks, kWarpLanes * kTuning.warps}, short_rows<T>, task, width);
-  }
+cudaError_t launch(const Problem& problem, const cuda::AttentionPlan& plan, const Task& task,
+                   const CudaQueue& queue) {
+  if (plan.width > 0) return cuda::launch(queue, plan.launch, short_rows<T>, task, plan.width);
   const bool paired = task.cols % 2 == 0 && cuda::row_pairs_fit(task.dy, problem.dy) &&
                       cuda::row_pairs_fit(task.y, problem.y) &&
                       cuda::row_pairs_fit(task.dx, problem.dx);
-  return paired ? launch_by_length<T, true>(task, queue) : launch_by_length<T, false>(task, queue);
+  return paired ? launch_whole_rows<T, true>(plan, task, queue)
+                : launch_whole_rows<T, false>(plan, task, queue);
 }
 
 }  // namespace
 
 CudaAnswer run_cuda(const Problem& problem, const Addresses& at, const CudaQueue& queue) {
   const auto cols = static_cast<int>(problem.cols);
+  const int64_t rows = problem.batches * problem.heads * problem.rows;
+  const cuda::AttentionPlan plan = cuda::plan_attention(kTuning, rows, problem.cols);
   const Task task{at.dy,
                   at.y,
                   at.mask,
@@ -345,19 +323,19 @@ CudaAnswer run_cuda(const Problem& problem, const Addresses& at, const CudaQueue
                   cuda::RowStrides(problem.dx),
                   problem.heads,
                   problem.rows,
-                  problem.batches * problem.heads * problem.rows,
+                  rows,
                   cols,
-                  static_cast<int>(ceil_div(problem.cols, int64_t{cuda::kFullChains})),
+                  plan.warps_of_row,
                   split_scale(problem.scale),
                   problem.scale,
                   ordinary_sums(problem.scale)};
   switch (problem.dx.dtype) {
     case ACL_FLOAT16:
-      return launch<float16_t>(problem, task, queue);
+      return launch<float16_t>(problem, plan, task, queue);
     case ACL_BF16:
-      return launch<bfloat16_t>(problem, task, queue);
+      return launch<bfloat16_t>(problem, plan, task, queue);
     default:
-      return launch<float>(problem, task, queue);
+      return launch<float>(problem, plan, task, queue);
   }
 }
 

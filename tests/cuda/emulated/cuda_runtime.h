@@ -93,6 +93,9 @@ constexpr unsigned cudaEventDefault = 0;
 constexpr unsigned cudaEventDisableTiming = 2;
 constexpr unsigned cudaHostAllocPortable = 1;
 constexpr unsigned cudaHostAllocMapped = 2;
+struct CUmemPool_st;
+using cudaMemPool_t = CUmemPool_st*;
+enum cudaMemPoolAttr : int { cudaMemPoolAttrReleaseThreshold = 4 };
 struct cudaDeviceProp {
   char name[256];
   size_t totalGlobalMem;
@@ -102,6 +105,7 @@ struct cudaDeviceProp {
 ACLGRAD_EMULATED const char* cudaGetErrorName(cudaError_t error);
 ACLGRAD_EMULATED const char* cudaGetErrorString(cudaError_t error);
 ACLGRAD_EMULATED cudaError_t cudaGetLastError();
+ACLGRAD_EMULATED cudaError_t cudaPeekAtLastError();
 ACLGRAD_EMULATED cudaError_t cudaGetDeviceCount(int* count);
 ACLGRAD_EMULATED cudaError_t cudaGetDevice(int* device);
 ACLGRAD_EMULATED cudaError_t cudaSetDevice(int device);
@@ -117,6 +121,12 @@ ACLGRAD_EMULATED cudaError_t cudaMemGetInfo(size_t* free, size_t* total);
 ACLGRAD_EMULATED cudaError_t cudaMalloc(void** memory, size_t bytes);
 ACLGRAD_EMULATED cudaError_t cudaFree(void* memory);
 ACLGRAD_EMULATED cudaError_t cudaMallocAsync(void** memory, size_t bytes, cudaStream_t stream);
+ACLGRAD_EMULATED cudaError_t cudaDeviceGetDefaultMemPool(cudaMemPool_t* pool, int device);
+ACLGRAD_EMULATED cudaError_t cudaMemPoolGetAttribute(cudaMemPool_t pool, cudaMemPoolAttr attribute,
+                                                     void* value);
+ACLGRAD_EMULATED cudaError_t cudaMemPoolSetAttribute(cudaMemPool_t pool, cudaMemPoolAttr attribute,
+                                                     void* value);
+ACLGRAD_EMULATED cudaError_t cudaMemPoolTrimTo(cudaMemPool_t pool, size_t kept);
 ACLGRAD_EMULATED cudaError_t cudaFreeAsync(void* memory, cudaStream_t stream);
 ACLGRAD_EMULATED cudaError_t cudaHostAlloc(void** memory, size_t bytes, unsigned flags);
 ACLGRAD_EMULATED cudaError_t cudaFreeHost(void* memory);
@@ -248,6 +258,10 @@ inline unsigned __ballot_sync(unsigned mask, int predicate) {
   return static_cast<unsigned>(
       emulated::meet(mask, emulated::Exchange::kBallot, predicate != 0 ? 1 : 0, 0));
 }
+inline int __ffs(int value) {
+  return value == 0 ? 0 : std::countr_zero(static_cast<unsigned>(value)) + 1;
+}
+inline int __popc(unsigned bits) { return std::popcount(bits); }
 inline int __any_sync(unsigned mask, int predicate) { return __ballot_sync(mask, predicate) != 0; }
 
 template <class T>

@@ -45,22 +45,18 @@ void print_case(const std::string& name, const Case& each) {
 }  // namespace
 
 void print_layer_norm_backward() {
-  std::vector<layer_norm_backward::Shape> shapes = layer_norm_backward::test_shapes();
-  // Slabs that leave FP64 totals, one and several row blocks at a time; one access a thread and up
-  // to eight.
-  for (const layer_norm_backward::Shape& more : {layer_norm_backward::Shape{8200, 16},
-                                                 {8208, 136},
-                                                 {9000, 8},
-                                                 {40, 2048},
-                                                 {33, 4096},
-                                                 {35, 8192},
-                                                 {33, 12288},
-                                                 {64, 64},
-                                                 {64, 32},
-                                                 {50, 40},
-                                                 {300, 768}}) {
+  using layer_norm_backward::Shape;
+  std::vector<Shape> shapes = layer_norm_backward::test_shapes();
+  // Slabs that leave FP64 totals, several row blocks at a time, in blocks that share an SM and
+  // others; one access a thread and up to eight.
+  for (const Shape& more : {Shape{8200, 16}, Shape{8208, 136}, Shape{9000, 8}, Shape{16384, 8},
+                            Shape{40, 2048}, Shape{33, 4096}, Shape{35, 8192}, Shape{33, 12288},
+                            Shape{64, 64}, Shape{64, 32}, Shape{50, 40}, Shape{300, 768}}) {
     shapes.push_back(more);
   }
+  // One row block at a time.
+  print_case("layer_norm_backward/f32/7700x1032",
+             {7700, 1032, ACL_FLOAT, Arrangement::kContiguous, 1.0, 1.0});
   for (const auto& shape : shapes) {
     for (const aclDataType dtype : kFloats) {
       const std::string name = std::string("layer_norm_backward/") + dtype_short_name(dtype) + "/" +

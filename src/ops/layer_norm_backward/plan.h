@@ -110,6 +110,8 @@ struct StagedTuning {
 inline constexpr StagedTuning kStaged = {
     512, {256, int64_t{32} << 10}, {512, int64_t{64} << 10}, 120, 132, 224, 264};
 
+inline constexpr int64_t kMostOwnCols = 32;
+
 namespace detail {
 
 // Stages as large as `shared` bytes allow, up to the tuning's.
@@ -150,7 +152,10 @@ inline StagedPlan plan_staged(int64_t rows, int64_t cols, int64_t element, bool 
                               int64_t shared) {
   StagedPlan plan;
   const int64_t row_accesses = cols * element / 16;
-  if (rows == 0 || is_wide(rows, cols) || row_accesses > 8 * kStaged.most_threads) return plan;
+  // Two chains a column for no more columns than a thread has registers for.
+  const int64_t most_accesses = kMostOwnCols * element / 16;
+  if (rows == 0 || is_wide(rows, cols)) return plan;
+  if (row_accesses > most_accesses * kStaged.most_threads) return plan;
   const auto fits = [&](const BlockTuning& tuning, int64_t bytes, int slots) {
     detail::choose_threads(plan, row_accesses, tuning.threads);
     return detail::fit_stage(plan, cols, element, bytes, slots, tuning.stage);

@@ -488,10 +488,10 @@ cudaError_t launch_staged(const Task& task, const StagedPlan& plan, const CudaQu
     case 4:
       return cuda::launch(queue, geometry, staged_rows<T, 4>, task, plan);
     default:
-      if constexpr (sizeof(T) == 4) {
+      if constexpr (8 * cuda::kAccess<T> <= kMostOwnCols) {
         return cuda::launch(queue, geometry, staged_rows<T, 8>, task, plan);
       } else {
-        return cudaErrorInvalidConfiguration;
+        return cudaErrorInvalidConfiguration;  // plan_staged() has none
       }
   }
 }

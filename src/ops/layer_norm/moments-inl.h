@@ -131,9 +131,8 @@ HWY_INLINE F32x16 square_chains(const T* x, size_t n, float centre) {
   const F32x16 centre16 = set16(centre);
   F32x16 acc[4];
   for (size_t c = 0; c < 4; ++c) acc[c] = zero16();
-  const auto square = [&](const F32x16& apart, size_t chain) HWY_ATTR {
-    acc[chain] = fma(apart, apart, acc[chain]);
-  };
+  const auto square = [&](const F32x16& apart, size_t chain)
+                          HWY_ATTR { acc[chain] = fma(apart, apart, acc[chain]); };
   const auto square_strip = [&](const Strip<T>& strip, size_t chain) HWY_ATTR {
     for (size_t i = 0; i < kStripVectors<T>; ++i) square(sub(strip.v[i], centre16), chain + i);
   };

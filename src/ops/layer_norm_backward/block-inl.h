@@ -188,8 +188,7 @@ HWY_INLINE void sum_short(const T* dy, const T* x, const Strip<T> (&gamma)[S], s
   for (size_t i = 0; i < kAll; ++i) {
     const bool first = i < kChains;
     part[0][i % kChains] = first ? g[i] : add(part[0][i % kChains], g[i]);
-    part[1][i % kChains] =
-        first ? mul(g[i], xhat[i]) : fma(g[i], xhat[i], part[1][i % kChains]);
+    part[1][i % kChains] = first ? mul(g[i], xhat[i]) : fma(g[i], xhat[i], part[1][i % kChains]);
   }
   for (size_t k = 0; k < 2; ++k) {
     sums[k] = part[k][0];

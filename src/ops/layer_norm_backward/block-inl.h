@@ -155,19 +155,21 @@ HWY_INLINE void sum_chains(const T* dy, const T* x, const float* gamma, size_t c
 }
 
 // The same for rows of S strips, the last one of `last` columns in V vectors, all of it unrolled.
-// gamma is in registers. Rows of one round or less join their vectors one after the other.
+// gamma is in registers. Of one or two strips the terms themselves are summed, one after the other,
+// of more the chains that they begin.
 template <class T, size_t S, size_t V>
 HWY_INLINE void sum_short(const T* dy, const T* x, const Strip<T> (&gamma)[S], size_t last,
-                          float mean, float rstd, F32x16 (&sums)[2]) {
+                          float mean, float rstd, const Ahead& ahead, F32x16 (&sums)[2]) {
   constexpr size_t kVectors = kStripVectors<T>;
   constexpr size_t kAll = (S - 1) * kVectors + V;
-  constexpr size_t kChains = 4;
+  constexpr bool kInChains = S > 2;
   const F32x16 mean16 = set16(mean);
   const F32x16 rstd16 = set16(rstd);
   F32x16 g[kAll], xhat[kAll];
   for (size_t s = 0; s < S; ++s) {
     const size_t at = s * kStrip<T>;
     const bool whole = s + 1 < S;
+    if constexpr (kInChains) prefetch_ahead(dy + at, x + at, ahead);
     const Strip<T> dy_strip = whole ? load_strip(dy + at) : load_strip_first(dy + at, last);
     const Strip<T> x_strip = whole ? load_strip(x + at) : load_strip_first(x + at, last);
     Strip<T> g_strip, xhat_strip;
@@ -184,18 +186,22 @@ HWY_INLINE void sum_short(const T* dy, const T* x, const Strip<T> (&gamma)[S], s
       xhat[s * kVectors + i] = xhat_strip.v[i];
     }
   }
-  F32x16 part[2][kChains];
-  for (size_t i = 0; i < kAll; ++i) {
-    const bool first = i < kChains;
-    part[0][i % kChains] = first ? g[i] : add(part[0][i % kChains], g[i]);
-    part[1][i % kChains] = first ? mul(g[i], xhat[i]) : fma(g[i], xhat[i], part[1][i % kChains]);
-  }
-  for (size_t k = 0; k < 2; ++k) {
-    sums[k] = part[k][0];
-    if constexpr (kAll > kChains) {
-      sums[k] = add(add(part[k][0], part[k][1]), add(part[k][2], part[k][3]));
-    } else {
-      for (size_t i = 1; i < kAll; ++i) sums[k] = add(sums[k], part[k][i]);
+  if constexpr (kInChains) {
+    F32x16 chains[4][2];
+    for (size_t c = 0; c < 4; ++c) chains[c][0] = chains[c][1] = zero16();
+    for (size_t i = 0; i < kAll; ++i) {
+      chains[i % 4][0] = add(chains[i % 4][0], g[i]);
+      chains[i % 4][1] = fma(g[i], xhat[i], chains[i % 4][1]);
+    }
+    for (size_t k = 0; k < 2; ++k) {
+      sums[k] = add(add(chains[0][k], chains[1][k]), add(chains[2][k], chains[3][k]));
+    }
+  } else {
+    sums[0] = g[0];
+    sums[1] = mul(g[0], xhat[0]);
+    for (size_t i = 1; i < kAll; ++i) {
+      sums[0] = add(sums[0], g[i]);
+      sums[1] = add(sums[1], mul(g[i], xhat[i]));
     }
   }
 }
@@ -266,6 +272,7 @@ void sum_rows(Rows<T>& rows, Source& source, const float* gamma, size_t cols,
     }
     return;
   }
+  const Ahead ahead = rows.ahead;
   const auto sum_all = [&](auto&& sum_one) HWY_ATTR {
     join_rows(rows, reciprocal_cols, [&](size_t r, F32x16(&sums)[2]) HWY_ATTR {
       sum_one(source.dy(r, 0, cols), source.x(r, 0, cols), rows.mean[r], rows.rstd[r], sums);
@@ -278,14 +285,16 @@ void sum_rows(Rows<T>& rows, Source& source, const float* gamma, size_t cols,
     const size_t last = cols - (kStrips - 1) * kStrip<T>;
     with_vectors_of<T>(last, [&](auto vectors) HWY_ATTR {
       sum_all([&](const T* dy, const T* x, float mean, float rstd, F32x16(&sums)[2]) HWY_ATTR {
-        sum_short<T, kStrips, vectors>(dy, x, numbers, last, mean, rstd, sums);
+        sum_short<T, kStrips, vectors>(dy, x, numbers, last, mean, rstd, ahead, sums);
       });
     });
   };
   if (cols <= kStrip<T>) return sum_strips(std::integral_constant<size_t, 1>());
   if (cols <= 2 * kStrip<T>) return sum_strips(std::integral_constant<size_t, 2>());
   if (cols <= 3 * kStrip<T>) return sum_strips(std::integral_constant<size_t, 3>());
-  const Ahead ahead = rows.ahead;
+  if constexpr (kStripVectors<T> == 1) {
+    if (cols <= 4 * kStrip<T>) return sum_strips(std::integral_constant<size_t, 4>());
+  }
   sum_all([&](const T* dy, const T* x, float mean, float rstd, F32x16(&sums)[2])
               HWY_ATTR { sum_chains<false>(dy, x, gamma, cols, mean, rstd, ahead, sums); });
 }

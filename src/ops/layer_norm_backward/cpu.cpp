@@ -49,7 +49,7 @@ constexpr int64_t kFinishColumns = 256;
 // Bytes of dx gathered before whole lines are written, where rows are not whole lines.
 constexpr size_t kDxStageBytes = size_t{64} << 10;
 
-// One run as the kernels see it: addresses, row offsets, sizes in elements.
+// One run as the kernels see it: addresses, where rows lie, sizes in elements.
 struct Job {
   const Problem& problem;
   const Plan& plan;
@@ -59,7 +59,7 @@ struct Job {
   double reciprocal_cols;
   bool columns;    // dgamma or dbeta wanted
   bool streaming;  // dx is wanted and does not fit the cache
-  RowOffsets dy_rows, x_rows, dx_rows, mean_rows, rstd_rows;
+  const Places& places;
   const RowForms& forms;
   bool gathered;  // not all of the forms are dense
 
@@ -151,12 +151,12 @@ void locate(const Job& job, int64_t row, size_t count, Rows<T>& rows) {
   rows.count = count;
   rows.ordinary = false;
   rows.exact = 0;
-  each_offset(job.dy_rows, row, count, [&](size_t r, int64_t at) { rows.dy[r] = dy + at; });
-  each_offset(job.x_rows, row, count, [&](size_t r, int64_t at) { rows.x[r] = x + at; });
-  each_offset(job.dx_rows, row, count,
+  each_offset(job.places.dy, row, count, [&](size_t r, int64_t at) { rows.dy[r] = dy + at; });
+  each_offset(job.places.x, row, count, [&](size_t r, int64_t at) { rows.x[r] = x + at; });
+  each_offset(job.places.dx, row, count,
               [&](size_t r, int64_t at) { rows.dx[r] = dx + at * element; });
-  read_numbers(problem.mean, job.at.mean, job.mean_rows, row, count, rows.mean);
-  read_numbers(problem.rstd, job.at.rstd, job.rstd_rows, row, count, rows.rstd);
+  read_numbers(problem.mean, job.at.mean, job.places.mean, row, count, rows.mean);
+  read_numbers(problem.rstd, job.at.rstd, job.places.rstd, row, count, rows.rstd);
 }
 
 // Where dx is not streamed row by row although it should be, it may go through a stage.
@@ -267,11 +267,12 @@ void slab(const Job& job, int64_t index) {
     chain = thread_scratch(2 * job.padded_cols);
     if (chain == nullptr) group_rows = kRowBlock;  // slower, same bits
   }
-  const bool dense = job.forms.dx.dense() && job.dx_rows.uniform() && job.dx_rows.stride() == cols;
+  const bool dense =
+      job.forms.dx.dense() && job.places.dx.uniform() && job.places.dx.stride() == cols;
   const bool staged = job.streaming && dense && job.problem.dx.dtype == job.problem.x.dtype &&
                       cols * size % static_cast<int64_t>(kLineBytes) != 0 &&
                       kRowBlock * cols * size + int64_t{kLineBytes} <= int64_t{kDxStageBytes};
-  const bool uniform = !job.gathered && job.dy_rows.uniform() && job.x_rows.uniform();
+  const bool uniform = !job.gathered && job.places.dy.uniform() && job.places.x.uniform();
   DxStage<T> stage(job.streaming);
   Rows<T> rows;
   for (int64_t block = begin; block < end; block += kRowBlock) {
@@ -282,7 +283,7 @@ void slab(const Job& job, int64_t index) {
       if (uniform) {
         // Behind the last row: the rows themselves, which are at hand.
         const int64_t ahead = group_end < job.problem.rows ? (group_end - row) * size : 0;
-        rows.ahead = {ahead * job.dy_rows.stride(), ahead * job.x_rows.stride()};
+        rows.ahead = {ahead * job.places.dy.stride(), ahead * job.places.x.stride()};
       }
       if (job.problem.want_dx) find_means(job, rows);
       const Group group{row == block,
@@ -337,9 +338,11 @@ void row_means(const Job& job, int64_t row) {
   job.row_means(row) = {found.g, found.gx, exact};
 }
 
-// The final sums of columns [begin, end), from FP64 totals in strip order.
+// The final sums of columns [begin, end), from FP64 totals in strip order, added to `onto`: 0, or
+// -0 to leave a total as it is that is -0 (a chain of terms that underflow).
 template <class T>
-void write_sums(const View& view, void* base, int64_t begin, int64_t end, const double* totals) {
+void write_sums(const View& view, void* base, int64_t begin, int64_t end, const double* totals,
+                float onto) {
   const RowOffsets places(view, view.rank);
   visit_float(view.dtype, [&](auto type) {
     using Out = decltype(type);
@@ -349,7 +352,7 @@ void write_sums(const View& view, void* base, int64_t begin, int64_t end, const 
     for (size_t at = 0; at < count; at += kStrip<T>) {
       Strip<T> rounded;
       for (size_t i = 0; i < kStripVectors<T>; ++i) {
-        rounded.v[i] = round16(totals + at + i * kLanes);
+        rounded.v[i] = add(set16(onto), round16(totals + at + i * kLanes));
       }
       store_in_order<T>(rounded, in_order);
       const size_t columns = std::min(count - at, kStrip<T>);
@@ -372,10 +375,12 @@ void write_sums(const View& view, void* base, int64_t begin, int64_t end, const 
 // `totals` holds dgamma, then dbeta `stride` further on.
 template <class T>
 void write_column_sums(const Job& job, int64_t begin, int64_t end, const double* totals,
-                       int64_t stride) {
+                       int64_t stride, float onto = 0.0f) {
   const Problem& problem = job.problem;
-  if (problem.want_dgamma) write_sums<T>(problem.dgamma, job.at.dgamma, begin, end, totals);
-  if (problem.want_dbeta) write_sums<T>(problem.dbeta, job.at.dbeta, begin, end, totals + stride);
+  if (problem.want_dgamma) write_sums<T>(problem.dgamma, job.at.dgamma, begin, end, totals, onto);
+  if (problem.want_dbeta) {
+    write_sums<T>(problem.dbeta, job.at.dbeta, begin, end, totals + stride, onto);
+  }
 }
 
 // Wide problems, second pass: all rows of one panel.
@@ -397,13 +402,16 @@ void panel(const Job& job, int64_t index) {
     const Group group{true, true, nullptr, block == 0, job.columns ? totals : nullptr, kPanel};
     write_rows<T>(job, rows, group, begin, end, nullptr);
   }
-  write_column_sums<T>(job, begin, end, totals, kPanel);
+  write_column_sums<T>(job, begin, end, totals, kPanel, -0.0f);
   if (job.streaming) hwy::FlushStream();
 }
 
 // dgamma and dbeta of columns [begin, end) from all slabs, in the slabs' order.
 template <class T>
 void finish_columns(const Job& job, int64_t begin, int64_t end) {
+  if (job.plan.slabs == 1) {
+    return write_column_sums<T>(job, begin, end, job.slab_totals(0) + begin, job.padded_cols);
+  }
   alignas(64) double totals[2 * kFinishColumns];
   const TagF64 d64;
   const auto count = static_cast<size_t>(round_up(end - begin, static_cast<int64_t>(kStrip<T>)));
@@ -494,11 +502,9 @@ HWY_EXPORT(run_bf16);
 
 }  // namespace
 
-void run_cpu(const Problem& problem, const Plan& plan, const Addresses& at) {
+void run_cpu(const Problem& problem, const Plan& plan, const Places& places, const Addresses& at) {
   const int64_t output_bytes =
       problem.rows * problem.cols * static_cast<int64_t>(dtype_size(problem.dx.dtype));
-  const RowForms forms{Segments(problem.dy, problem.row_dim), Segments(problem.x, problem.row_dim),
-                       problem.want_dx ? Segments(problem.dx, problem.row_dim) : Segments()};
   const Job job{problem,
                 plan,
                 at,
@@ -507,13 +513,9 @@ void run_cpu(const Problem& problem, const Plan& plan, const Addresses& at) {
                 1.0 / static_cast<double>(problem.cols),
                 problem.want_dgamma || problem.want_dbeta,
                 problem.want_dx && outputs_should_stream(output_bytes),
-                RowOffsets(problem.dy, problem.row_dim),
-                RowOffsets(problem.x, problem.row_dim),
-                RowOffsets(problem.dx, problem.want_dx ? problem.row_dim : 0),
-                RowOffsets(problem.mean, problem.mean.rank),
-                RowOffsets(problem.rstd, problem.rstd.rank),
-                forms,
-                !forms.dense()};
+                places,
+                places.forms,
+                !places.forms.dense()};
   switch (problem.x.dtype) {
     case ACL_FLOAT16:
       return HWY_DYNAMIC_DISPATCH(run_f16)(job);

@@ -180,6 +180,7 @@ double bytes_moved(const Problem& problem) {
 struct Call {
   Problem problem;
   Plan plan;
+  Places places;
   int dy, x, mean, rstd, gamma, dx, dgamma, dbeta;
   int gamma_region, partial_region, row_region;
 
@@ -196,7 +197,7 @@ struct Call {
     at.gamma_region = run.region(gamma_region);
     at.partial_region = run.region(partial_region);
     at.row_region = run.region(row_region);
-    run_cpu(problem, plan, at);
+    run_cpu(problem, plan, places, at);
   }
 };
 
@@ -225,6 +226,20 @@ Plan make_plan(const Problem& problem) {
         saturating_product({plan.slabs, 2, round_up(problem.cols, kWidestStrip), double_size});
   }
   return plan;
+}
+
+Places make_places(const Problem& problem) {
+  const int row_dim = problem.row_dim;
+  Places places;
+  places.dy = RowOffsets(problem.dy, row_dim);
+  places.x = RowOffsets(problem.x, row_dim);
+  places.dx = RowOffsets(problem.dx, problem.want_dx ? row_dim : 0);
+  places.mean = RowOffsets(problem.mean, problem.mean.rank);
+  places.rstd = RowOffsets(problem.rstd, problem.rstd.rank);
+  places.forms.dy = Segments(problem.dy, row_dim);
+  places.forms.x = Segments(problem.x, row_dim);
+  if (problem.want_dx) places.forms.dx = Segments(problem.dx, row_dim);
+  return places;
 }
 
 Status parse(const Arguments& arguments, Launch& launch) {
@@ -266,6 +281,7 @@ Status parse(const Arguments& arguments, Launch& launch) {
   if (problem.cols == 0 || !any_output) return kOk;
 
   call.plan = make_plan(problem);
+  call.places = make_places(problem);
   call.gamma_region = launch.book(call.plan.gamma_bytes);
   call.partial_region = launch.book(call.plan.partial_bytes);
   call.row_region = launch.book(call.plan.row_bytes);

@@ -15,6 +15,8 @@
 #include "aclnn/acl_meta.h"
 #include "base/status.h"
 #include "base/view.h"
+#include "kernels/cpu/rows.h"
+#include "ops/layer_norm_backward/row_forms.h"
 
 namespace aclgrad {
 class Launch;
@@ -59,13 +61,20 @@ struct Plan {
 };
 Plan make_plan(const Problem& problem);
 
+// Where its rows lie: found once, because a small run hardly takes longer.
+struct Places {
+  RowOffsets dy, x, dx, mean, rstd;
+  RowForms forms;
+};
+Places make_places(const Problem& problem);
+
 // Addresses of one run. Absent ones are null.
 struct Addresses {
   const void *dy = nullptr, *x = nullptr, *mean = nullptr, *rstd = nullptr, *gamma = nullptr;
   void *dx = nullptr, *dgamma = nullptr, *dbeta = nullptr;
   void *gamma_region = nullptr, *partial_region = nullptr, *row_region = nullptr;
 };
-void run_cpu(const Problem& problem, const Plan& plan, const Addresses& at);
+void run_cpu(const Problem& problem, const Plan& plan, const Places& places, const Addresses& at);
 
 // The arguments of phase one, as they came.
 struct Arguments {

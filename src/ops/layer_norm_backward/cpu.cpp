@@ -58,6 +58,7 @@ struct Job {
   int64_t padded_cols;
   double reciprocal_cols;
   bool columns;    // dgamma or dbeta wanted
+  bool one_block;  // of rows, in one slab: its chains are all there is to sum
   bool streaming;  // dx is wanted and does not fit the cache
   const Places& places;
   const RowForms& forms;
@@ -100,7 +101,7 @@ struct Group {
   bool first, last;  // of the groups of the row block
   float* chain;      // chains carried from group to group, all columns; null: one group is all
   bool first_block;  // totals hold nothing yet
-  double* totals;    // dgamma, then dbeta `stride` further on; null: not wanted
+  double* totals;    // dgamma, then dbeta `stride` further on; null: not wanted, or not needed
   int64_t stride;
 };
 
@@ -134,6 +135,10 @@ void each_offset(const RowOffsets& rows, int64_t row, size_t count, Put&& put) {
 // One number a row, from row `row` on.
 void read_numbers(const View& view, const void* base, const RowOffsets& rows, int64_t row,
                   size_t count, float* out) {
+  if (view.dtype == ACL_FLOAT && rows.uniform() && rows.stride() == 1) {
+    std::copy_n(static_cast<const float*>(base) + row, count, out);
+    return;
+  }
   visit_float(view.dtype, [&](auto type) {
     const auto* from = static_cast<const decltype(type)*>(base);
     each_offset(rows, row, count, [&](size_t r, int64_t at) { out[r] = to_float(from[at]); });
@@ -203,6 +208,63 @@ HWY_INLINE void write_tile(const Job& job, const Rows<T>& rows, uint32_t near_ze
   }
 }
 
+// The final sums of columns [begin, end) in strip order: sums(v) are those of vector v.
+template <class T, class Sums>
+HWY_INLINE void write_sums(const View& view, void* base, int64_t begin, int64_t end,
+                           const Sums& sums) {
+  const RowOffsets places(view, view.rank);
+  visit_float(view.dtype, [&](auto type) HWY_ATTR {
+    using Out = decltype(type);
+    auto* out = static_cast<Out*>(base);
+    alignas(64) float in_order[kStrip<T>];
+    const auto count = static_cast<size_t>(end - begin);
+    for (size_t at = 0; at < count; at += kStrip<T>) {
+      Strip<T> strip;
+      for (size_t i = 0; i < kStripVectors<T>; ++i) strip.v[i] = sums(at / kLanes + i);
+      store_in_order<T>(strip, in_order);
+      const size_t columns = std::min(count - at, kStrip<T>);
+      const int64_t first = begin + static_cast<int64_t>(at);
+      if (places.uniform() && places.stride() == 1) {
+        for (size_t i = 0; i < columns; i += kLanes) {
+          Store::write(out + first + i, std::min(kLanes, columns - i), load16(in_order + i));
+        }
+        continue;
+      }
+      for (size_t i = 0; i < columns; ++i) {
+        const int64_t col = first + static_cast<int64_t>(i);
+        const int64_t place = places.uniform() ? col * places.stride() : places(col);
+        out[place] = from_float<Out>(in_order[i]);
+      }
+    }
+  });
+}
+
+// `totals` holds dgamma, then dbeta `stride` further on. They are added to `onto`: 0, or -0 to
+// leave a total as it is that is -0 (a chain of terms that underflow).
+template <class T>
+void write_column_sums(const Job& job, int64_t begin, int64_t end, const double* totals,
+                       int64_t stride, float onto = 0.0f) {
+  const Problem& problem = job.problem;
+  const auto write = [&](const View& view, void* base, const double* from) HWY_ATTR {
+    write_sums<T>(view, base, begin, end,
+                  [&](size_t v) HWY_ATTR { return add(set16(onto), round16(from + v * kLanes)); });
+  };
+  if (problem.want_dgamma) write(problem.dgamma, job.at.dgamma, totals);
+  if (problem.want_dbeta) write(problem.dbeta, job.at.dbeta, totals + stride);
+}
+
+// The same from chains that are all there is.
+template <class T>
+HWY_NOINLINE void write_chains(const Job& job, int64_t begin, int64_t end, const float* chain) {
+  const Problem& problem = job.problem;
+  const auto write = [&](const View& view, void* base, const float* from) HWY_ATTR {
+    write_sums<T>(view, base, begin, end,
+                  [&](size_t v) HWY_ATTR { return add(zero16(), load16(from + 2 * v * kLanes)); });
+  };
+  if (problem.want_dgamma) write(problem.dgamma, job.at.dgamma, chain);
+  if (problem.want_dbeta) write(problem.dbeta, job.at.dbeta, chain + kLanes);
+}
+
 // Second visit of a group of rows: columns [begin, end), a tile at a time, so that its chains stay
 // in L1 and every row is read and written in runs long enough for the memory's pages.
 template <class T>
@@ -236,6 +298,8 @@ void write_rows(const Job& job, Rows<T>& rows, const Group& group, int64_t begin
     }
     if (group.last && group.totals != nullptr) {
       flush_chains(group, at - begin, at - begin + columns, chain);
+    } else if (job.one_block && group.last) {
+      write_chains<T>(job, at, tile.end, chain);
     }
   }
 }
@@ -290,7 +354,7 @@ void slab(const Job& job, int64_t index) {
                         group_end == block_end,
                         chain,
                         block == begin,
-                        job.columns ? job.slab_totals(index) : nullptr,
+                        job.columns && !job.one_block ? job.slab_totals(index) : nullptr,
                         job.padded_cols};
       write_rows<T>(job, rows, group, 0, cols, staged ? &stage : nullptr);
     }
@@ -336,51 +400,6 @@ void row_means(const Job& job, int64_t row) {
   const bool exact = rows.exact != 0;
   const Means& found = exact ? rows.exact_means[0] : means;
   job.row_means(row) = {found.g, found.gx, exact};
-}
-
-// The final sums of columns [begin, end), from FP64 totals in strip order, added to `onto`: 0, or
-// -0 to leave a total as it is that is -0 (a chain of terms that underflow).
-template <class T>
-void write_sums(const View& view, void* base, int64_t begin, int64_t end, const double* totals,
-                float onto) {
-  const RowOffsets places(view, view.rank);
-  visit_float(view.dtype, [&](auto type) {
-    using Out = decltype(type);
-    auto* out = static_cast<Out*>(base);
-    alignas(64) float in_order[kStrip<T>];
-    const auto count = static_cast<size_t>(end - begin);
-    for (size_t at = 0; at < count; at += kStrip<T>) {
-      Strip<T> rounded;
-      for (size_t i = 0; i < kStripVectors<T>; ++i) {
-        rounded.v[i] = add(set16(onto), round16(totals + at + i * kLanes));
-      }
-      store_in_order<T>(rounded, in_order);
-      const size_t columns = std::min(count - at, kStrip<T>);
-      const int64_t first = begin + static_cast<int64_t>(at);
-      if (places.uniform() && places.stride() == 1) {
-        for (size_t i = 0; i < columns; i += kLanes) {
-          Store::write(out + first + i, std::min(kLanes, columns - i), load16(in_order + i));
-        }
-        continue;
-      }
-      for (size_t i = 0; i < columns; ++i) {
-        const int64_t col = first + static_cast<int64_t>(i);
-        const int64_t place = places.uniform() ? col * places.stride() : places(col);
-        out[place] = from_float<Out>(in_order[i]);
-      }
-    }
-  });
-}
-
-// `totals` holds dgamma, then dbeta `stride` further on.
-template <class T>
-void write_column_sums(const Job& job, int64_t begin, int64_t end, const double* totals,
-                       int64_t stride, float onto = 0.0f) {
-  const Problem& problem = job.problem;
-  if (problem.want_dgamma) write_sums<T>(problem.dgamma, job.at.dgamma, begin, end, totals, onto);
-  if (problem.want_dbeta) {
-    write_sums<T>(problem.dbeta, job.at.dbeta, begin, end, totals + stride, onto);
-  }
 }
 
 // Wide problems, second pass: all rows of one panel.
@@ -470,7 +489,7 @@ void run(const Job& job) {
     return;
   }
   parallel_blocks(plan.slabs, [&](int64_t index) { slab<T>(job, index); });
-  if (!job.columns) return;
+  if (!job.columns || job.one_block) return;
   const auto finish = [&](int64_t index) {
     const int64_t begin = index * kFinishColumns;
     finish_columns<T>(job, begin, std::min(begin + kFinishColumns, job.problem.cols));
@@ -505,13 +524,15 @@ HWY_EXPORT(run_bf16);
 void run_cpu(const Problem& problem, const Plan& plan, const Places& places, const Addresses& at) {
   const int64_t output_bytes =
       problem.rows * problem.cols * static_cast<int64_t>(dtype_size(problem.dx.dtype));
+  const bool columns = problem.want_dgamma || problem.want_dbeta;
   const Job job{problem,
                 plan,
                 at,
                 static_cast<const float*>(plan.gamma_bytes > 0 ? at.gamma_region : at.gamma),
                 round_up(problem.cols, kWidestStrip),
                 1.0 / static_cast<double>(problem.cols),
-                problem.want_dgamma || problem.want_dbeta,
+                columns,
+                columns && problem.rows > 0 && plan.partial_bytes == 0 && !plan.wide,
                 problem.want_dx && outputs_should_stream(output_bytes),
                 places,
                 places.forms,

@@ -221,7 +221,7 @@ Plan make_plan(const Problem& problem) {
   if (plan.wide) {
     plan.row_bytes =
         problem.rows * (plan.panels * 2 * double_size + static_cast<int64_t>(sizeof(RowMeans)));
-  } else if (columns) {
+  } else if (columns && problem.rows > kRowBlock) {
     plan.partial_bytes =
         saturating_product({plan.slabs, 2, round_up(problem.cols, kWidestStrip), double_size});
   }

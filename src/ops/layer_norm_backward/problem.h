@@ -54,8 +54,9 @@ struct Plan {
 
   // Bytes of workspace regions; 0: not needed.
   int64_t gamma_bytes = 0;  // gamma as FP32
-  int64_t partial_bytes =
-      0;  // double [slabs][2][padded cols]: dgamma and dbeta totals of each slab
+  // double [slabs][2][padded cols]: dgamma and dbeta totals of each slab. One block of rows has
+  // none.
+  int64_t partial_bytes = 0;
   // wide: double [rows][panels][2]: sums of g and g * xhat; RowMeans [rows]
   int64_t row_bytes = 0;
 };

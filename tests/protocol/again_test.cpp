@@ -5,6 +5,10 @@
 #include <array>
 #include <memory>
 
+#include "aclnnop/aclnn_embedding_dense_backward.h"
+#include "aclnnop/aclnn_layer_norm.h"
+#include "aclnnop/aclnn_nsa_compress_grad.h"
+#include "aclnnop/aclnn_scaled_masked_softmax_backward.h"
 #include "protocol/planned.h"
 
 namespace aclgrad::test {
@@ -157,6 +161,104 @@ TEST_P(Again, Overlap) {
   ASSERT_EQ(aclSetRawTensorAddr(output.handle(), output.address()), kOk);
   planned.replan();
   run_all(planned, expected());
+}
+
+// The arguments that are no tensors count too: the same tensors with another number, run once
+// before, give what fresh ones give.
+template <class Tensors, class Number, class Plan>
+void expect_numbers_count(Number first, Number second, const Plan& plan, Execute execute) {
+  const auto result = [&](Tensors& t, Number number) {
+    t.out.poison();
+    const Outcome outcome = run(
+        [&](uint64_t* size, aclOpExecutor** executor) { return plan(t, number, size, executor); },
+        execute);
+    EXPECT_TRUE(outcome.ok()) << outcome;
+    return t.out.bits();
+  };
+  Tensors tensors, fresh;
+  const std::vector<uint8_t> one = result(tensors, first);
+  const std::vector<uint8_t> other = result(tensors, second);
+  EXPECT_FALSE(one == other);
+  EXPECT_TRUE(result(fresh, second) == other);
+  EXPECT_TRUE(result(tensors, first) == one);
+}
+
+TEST(AgainWithOtherNumbers, ScaledMaskedSoftmaxBackward) {
+  struct Tensors {
+    Tensors() {
+      dy.fill_normal(1);
+      y.fill_uniform(2, 0.0, 1.0);
+      mask.fill_constant(0);
+    }
+    Tensor dy{{1, 2, 4, 8}, ACL_FLOAT}, y{{1, 2, 4, 8}, ACL_FLOAT}, mask{{1, 1, 4, 8}, ACL_BOOL};
+    Tensor out{{1, 2, 4, 8}, ACL_FLOAT};
+  };
+  expect_numbers_count<Tensors>(
+      0.5, 2.0,
+      [](const Tensors& t, double scale, uint64_t* size, aclOpExecutor** executor) {
+        return aclnnScaledMaskedSoftmaxBackwardGetWorkspaceSize(t.dy.handle(), t.y.handle(),
+                                                                t.mask.handle(), scale, false,
+                                                                t.out.handle(), size, executor);
+      },
+      aclnnScaledMaskedSoftmaxBackward);
+}
+
+TEST(AgainWithOtherNumbers, EmbeddingDenseBackward) {
+  struct Tensors {
+    Tensors() {
+      dy.fill_normal(1);
+      indices.fill_integers(2, 0, 4);
+    }
+    Tensor dy{{32, 8}, ACL_FLOAT}, indices{{32}, ACL_INT64}, out{{5, 8}, ACL_FLOAT};
+  };
+  struct Numbers {
+    uint64_t padding;
+    bool scale;
+  };
+  const auto plan = [](const Tensors& t, Numbers n, uint64_t* size, aclOpExecutor** executor) {
+    return aclnnEmbeddingDenseBackwardGetWorkspaceSize(
+        t.dy.handle(), t.indices.handle(), 5, n.padding, n.scale, t.out.handle(), size, executor);
+  };
+  expect_numbers_count<Tensors>(Numbers{1, false}, Numbers{2, false}, plan,
+                                aclnnEmbeddingDenseBackward);
+  expect_numbers_count<Tensors>(Numbers{1, false}, Numbers{1, true}, plan,
+                                aclnnEmbeddingDenseBackward);
+}
+
+TEST(AgainWithOtherNumbers, LayerNorm) {
+  struct Tensors {
+    Tensors() { x.fill_normal(1); }
+    Tensor x{{4, 8}, ACL_FLOAT}, out{{4, 8}, ACL_FLOAT};
+    IntArray shape{Dims{8}};
+  };
+  expect_numbers_count<Tensors>(
+      1e-5, 1.0,
+      [](const Tensors& t, double eps, uint64_t* size, aclOpExecutor** executor) {
+        return aclnnLayerNormGetWorkspaceSize(t.x.handle(), t.shape.handle(), nullptr, nullptr, eps,
+                                              t.out.handle(), nullptr, nullptr, size, executor);
+      },
+      aclnnLayerNorm);
+}
+
+TEST(AgainWithOtherNumbers, LayoutOfNsaCompressGrad) {
+  const Tensor dy({1, 1, 16}, ACL_FLOAT16), x({32, 1, 16}, ACL_FLOAT16), w({32, 1}, ACL_FLOAT16);
+  const Tensor dx({32, 1, 16}, ACL_FLOAT16), dw({32, 1}, ACL_FLOAT16);
+  char layout[] = "TND";
+  uint64_t size = 0;
+  aclOpExecutor* executor = nullptr;
+  const auto plan = [&] {
+    take_message();
+    return aclnnNsaCompressGradGetWorkspaceSize(dy.handle(), x.handle(), w.handle(), nullptr, 32,
+                                                16, 0, layout, dx.handle(), dw.handle(), &size,
+                                                &executor);
+  };
+  for (int turn = 0; turn < 2; ++turn) {
+    ASSERT_EQ(plan(), kOk) << take_message();
+    EXPECT_EQ(aclDestroyAclOpExecutor(executor), kOk);
+  }
+  layout[0] = 'B';
+  EXPECT_EQ(plan(), kParamInvalid);
+  expect_message(take_message(), {"layoutOptionalOptional", "BND"});
 }
 
 INSTANTIATE_TEST_SUITE_P(Operators, Again, ::testing::Range(size_t{0}, small_problem_count()),

@@ -2,6 +2,7 @@
 #include "runtime/allocation_map.h"
 
 #include <algorithm>
+#include <array>
 #include <memory>
 #include <utility>
 
@@ -14,9 +15,21 @@ constexpr size_t kFirstCapacity = 64;
 // A reader that met writers this often takes their lock.
 constexpr int kTries = 64;
 
-// Of all maps. Counts the begin and the end of a change, so that what was read between the two is
-// not taken for settled.
+// Of all maps. Both count the begin and the end of a change, so that what was read between the two
+// is not taken for settled.
 constinit std::atomic<uint64_t> changes{0};
+// The same for the ranges that begin at some of the addresses: whoever knows a live range is not
+// disturbed by allocations elsewhere. A line each, because one thread counts while others look.
+constexpr size_t kChangesBits = 8;
+struct alignas(64) Changes {
+  std::atomic<uint64_t> count{0};
+};
+constinit std::array<Changes, size_t{1} << kChangesBits> changes_at{};
+
+// Fibonacci hashing: allocations often differ in a few middle bits only.
+std::atomic<uint64_t>& changes_of(uintptr_t begin) noexcept {
+  return changes_at[(uint64_t{begin} * 0x9E3779B97F4A7C15u) >> (64 - kChangesBits)].count;
+}
 
 void copy(auto& to, const auto& from) noexcept {
   to.store(from.load(std::memory_order_relaxed), std::memory_order_release);
@@ -56,17 +69,22 @@ size_t count_of(const auto& leaf) noexcept { return leaf.count.load(std::memory_
 
 // Every store between begin and end is a release and every load of a reader an acquire: a reader
 // that saw one of the stores also sees the odd version, and rejects what it read.
-void AllocationMap::begin_change() noexcept {
+void AllocationMap::begin_change(uintptr_t begin) noexcept {
   changes.fetch_add(1, std::memory_order_relaxed);
+  changes_of(begin).fetch_add(1, std::memory_order_relaxed);
   version_.store(version_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
 }
-void AllocationMap::end_change() noexcept {
+void AllocationMap::end_change(uintptr_t begin) noexcept {
   version_.store(version_.load(std::memory_order_relaxed) + 1, std::memory_order_release);
+  changes_of(begin).fetch_add(1, std::memory_order_release);
   changes.fetch_add(1, std::memory_order_release);
 }
 
 extern "C" uint64_t aclgrad_allocation_changes() noexcept {
   return changes.load(std::memory_order_acquire);
+}
+extern "C" uint64_t aclgrad_allocation_changes_at(uintptr_t begin) noexcept {
+  return changes_of(begin).load(std::memory_order_acquire);
 }
 
 AllocationMap::Range AllocationMap::search(uintptr_t address) const noexcept {
@@ -173,7 +191,7 @@ void AllocationMap::insert(uintptr_t begin, size_t size) {
   const bool first = count_.load(std::memory_order_relaxed) == 0;
   size_t index = first ? 0 : leaf_of(begin);
   Branch* const branches = table_.load(std::memory_order_relaxed)->branches;
-  begin_change();
+  begin_change(begin);
   if (first) {
     Leaf* const leaf = std::exchange(unused_, unused_->next_unused);
     insert_leaf_locked(0, leaf);
@@ -190,7 +208,7 @@ void AllocationMap::insert(uintptr_t begin, size_t size) {
   entries[place].size.store(size, std::memory_order_release);
   leaf->count.store(count + 1, std::memory_order_release);
   copy(branches[index].begin, entries[0].begin);
-  end_change();
+  end_change(begin);
 }
 
 size_t AllocationMap::erase(uintptr_t begin) noexcept {
@@ -204,7 +222,7 @@ size_t AllocationMap::erase(uintptr_t begin) noexcept {
   const size_t above = upper_bound(entries, count, begin);
   if (above == 0 || entries[above - 1].begin.load(std::memory_order_relaxed) != begin) return 0;
   const size_t size = entries[above - 1].size.load(std::memory_order_relaxed);
-  begin_change();
+  begin_change(begin);
   move_down(entries, above - 1, count);
   leaf->count.store(count - 1, std::memory_order_release);
   if (count == 1) {
@@ -214,7 +232,7 @@ size_t AllocationMap::erase(uintptr_t begin) noexcept {
     join_locked(index);
     if (index > 0) join_locked(index - 1);
   }
-  end_change();
+  end_change(begin);
   return size;
 }
 

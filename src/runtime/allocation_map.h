@@ -65,8 +65,8 @@ class AllocationMap {
   void erase_leaf_locked(size_t index) noexcept;
   void split_locked(size_t index) noexcept;
   void join_locked(size_t index) noexcept;
-  void begin_change() noexcept;
-  void end_change() noexcept;
+  void begin_change(uintptr_t begin) noexcept;
+  void end_change(uintptr_t begin) noexcept;
 
   mutable std::mutex writers_;
   std::atomic<uint64_t> version_{0};  // odd while a writer is at work

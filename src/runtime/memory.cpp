@@ -13,6 +13,10 @@
 #include "runtime/process.h"
 #include "runtime/stream_registry.h"
 
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
 namespace aclgrad::memory {
 namespace {
 
@@ -21,6 +25,8 @@ constexpr size_t kGranule = 32;
 constexpr size_t kKeptShare = 4;
 // How long an allocation that finds no memory waits for work that holds freed memory.
 constexpr int32_t kPatienceMilliseconds = 5000;
+// Tries to take a lock that another thread holds, a few microseconds.
+constexpr int kLockTries = 100;
 
 struct Freed {
   uint64_t stamp = 0;
@@ -50,6 +56,19 @@ constinit std::atomic<size_t> freed_count{0};
 constinit std::mutex freed_mutex;
 constinit size_t live_count = 0;
 constinit std::atomic<size_t> lost_count{0};
+
+// It is held for less than going to sleep and being woken takes.
+std::unique_lock<std::mutex> lock_freed() {
+  std::unique_lock lock(freed_mutex, std::try_to_lock);
+  for (int i = 0; i < kLockTries && !lock.owns_lock(); ++i) {
+#if defined(__x86_64__)
+    _mm_pause();
+#endif
+    lock.try_lock();
+  }
+  if (!lock.owns_lock()) lock.lock();
+  return lock;
+}
 
 std::vector<Freed>& freed() {
   static auto* const kList = new std::vector<Freed>;
@@ -114,7 +133,7 @@ void* take_patiently(int32_t device, MemorySpace space, size_t bytes) {
 }
 
 void reserve_room_to_free() {
-  const std::lock_guard lock(freed_mutex);
+  const auto lock = lock_freed();
   const size_t needed = freed().size() + live_count + 1;
   if (freed().capacity() < needed) freed().reserve(2 * needed);
   const size_t to_lose = lost().size() + live_count + 1;
@@ -172,7 +191,7 @@ Status allocate(const char* function, int32_t device, MemorySpace space, size_t 
     try {
       map_of(space).insert(reinterpret_cast<uintptr_t>(address), padded);
     } catch (...) {
-      const std::lock_guard lock(freed_mutex);
+      const auto lock = lock_freed();
       --live_count;
       throw;
     }
@@ -197,7 +216,7 @@ Status release(const char* function, MemorySpace space, void* address) noexcept 
   // Near the end of the process abandoned work may still name it: the system takes it back.
   if (process::exiting()) return kOk;
   {
-    const std::lock_guard lock(freed_mutex);
+    const auto lock = lock_freed();
     const uint64_t stamp = ticket.fetch_add(1, std::memory_order_seq_cst);
     freed().push_back({stamp, space, address, size});
     --live_count;
@@ -265,7 +284,7 @@ void reclaim_if_deferred() noexcept {
 
 void reclaim() noexcept {
   if (process::exiting()) return;
-  const std::lock_guard lock(freed_mutex);
+  const auto lock = lock_freed();
   // The uses first: one that ends meanwhile has left its work in a stream.
   uint64_t oldest = kUnused;
   for (const UseSlot& slot : use_slots) {

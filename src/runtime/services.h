@@ -44,6 +44,10 @@ extern "C" {
 // aclgrad_find_allocation answered holds.
 [[gnu::visibility("default")]] uint64_t aclgrad_allocation_changes() noexcept;
 
+// The same for the allocation that begins there, and seldom for others: while it stays what it was
+// before an answer that named this begin, the answer holds.
+[[gnu::visibility("default")]] uint64_t aclgrad_allocation_changes_at(uintptr_t begin) noexcept;
+
 // 0 when `stream` is a live stream (or null and the thread has a current context); otherwise
 // kParamInvalid (107002 for a null stream without a context) and a message that begins with
 // `function`.

@@ -19,10 +19,15 @@ class RecentAllocations {
  public:
   const Allocation& find(const void* address, uint64_t changes) {
     Entry& entry = entries_[slot(number(address))];
-    if (entry.address != address || entry.changes != changes) {
-      entry = Entry{address, changes, aclgrad_find_allocation(address)};
+    if (entry.address == address) {
+      if (entry.changes == changes) return entry.allocation;
+      // Others came and went, this one stayed.
+      if (entry.allocation.size > 0 &&
+          entry.changes_at == aclgrad_allocation_changes_at(entry.allocation.begin)) {
+        return entry.allocation;
+      }
     }
-    return entry.allocation;
+    return look_up(entry, address, changes);
   }
 
  private:
@@ -31,8 +36,19 @@ class RecentAllocations {
   struct Entry {
     const void* address = nullptr;  // never looked up
     uint64_t changes = 0;
+    uint64_t changes_at = 0;  // of a live allocation
     Allocation allocation;
   };
+  static const Allocation& look_up(Entry& entry, const void* address, uint64_t changes) {
+    entry = Entry{address, changes, 0, aclgrad_find_allocation(address)};
+    if (entry.allocation.size == 0) return entry.allocation;
+    // Where to count is part of the answer, and the count has to come before it.
+    const uintptr_t begin = entry.allocation.begin;
+    entry.changes_at = aclgrad_allocation_changes_at(begin);
+    entry.allocation = aclgrad_find_allocation(address);
+    if (entry.allocation.begin != begin) entry.address = nullptr;  // look again next time
+    return entry.allocation;
+  }
   // Fibonacci hashing: allocations often differ in a few middle bits only.
   static size_t slot(uintptr_t address) {
     return static_cast<size_t>((uint64_t{address} * 0x9E3779B97F4A7C15u) >> (64 - kBits));

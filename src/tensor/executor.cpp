@@ -69,10 +69,9 @@ Status read_addresses(const LaunchState& state, Addresses& bases) {
   return kOk;
 }
 
-// What phase one found still holds: it saw these very addresses, and no memory was allocated or
-// freed since.
-bool verified(const LaunchState& state, const Addresses& bases) {
-  if (!state.verified || state.verified_changes != aclgrad_allocation_changes()) return false;
+// What phase one found of overlaps holds: it saw these very addresses.
+bool same_addresses(const LaunchState& state, const Addresses& bases) {
+  if (!state.verified) return false;
   for (size_t i = 0; i < state.operand_count; ++i) {
     if (state.operands[i].touched && bases[i] != state.operands[i].data) return false;
   }
@@ -80,11 +79,11 @@ bool verified(const LaunchState& state, const Addresses& bases) {
 }
 
 Status enqueue(LaunchState& state, bool repeatable, const Addresses& bases, void* workspace,
-               uint32_t copies, aclrtStream stream, AddressUse& use) {
+               uint32_t copies, bool planned, aclrtStream stream, AddressUse& use) {
   const bool queued = repeatable && state.work_queued.exchange(true, std::memory_order_acquire);
   LaunchWork* work = queued ? new LaunchWork(state, false) : &state.work;
   state.retain();
-  if (!work->bind(bases, workspace, copies)) {
+  if (!work->bind(bases, workspace, copies, planned)) {
     delete work;
     return fail(ACL_ERROR_RT_MEMORY_ALLOCATION,
                 "%s: out of memory for the private copy of an output whose overlap with another "
@@ -111,19 +110,23 @@ Status run(const char* op, void* workspace, uint64_t workspace_size, aclOpExecut
   Addresses bases;
   AddressUse use;
   if (const Status status = read_addresses(state, bases)) return status;
-  const bool known = verified(state, bases);
-  uint32_t copies = known ? state.verified_copies : 0;
-  if (!known) {
+  const bool repeatable = pin->repeatable();
+  const bool same = same_addresses(state, bases);
+  uint32_t copies = same ? state.verified_copies : 0;
+  const uint64_t changes = aclgrad_allocation_changes();
+  if (!same || state.verified_changes != changes) {
     if (const Status status = check_ranges(state, bases)) return status;
   }
-  if (state.planned_size() > 0) {
+  // Other threads may run a repeatable one at this moment.
+  const bool known = same && !repeatable && state.work.knows(workspace, changes);
+  if (state.planned_size() > 0 && !known) {
     if (const Status status = check_workspace(state, bases, workspace)) return status;
   }
-  if (!known) {
+  if (!same) {
     if (const Status status = check_overlaps(state, bases, copies)) return status;
   }
-  const bool repeatable = pin->repeatable();
-  const Status status = enqueue(state, repeatable, bases, workspace, copies, stream, use);
+  if (!repeatable) state.work.note_known(workspace, changes);
+  const Status status = enqueue(state, repeatable, bases, workspace, copies, same, stream, use);
   // Where launches block, 361001 is the answer of a run that found a data error.
   if (repeatable && (status == kOk || status == kRuntimeError)) pin->note_run();
   return status;

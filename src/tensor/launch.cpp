@@ -3,11 +3,11 @@
 
 #include <algorithm>
 #include <limits>
-#include <mutex>
 #include <stdexcept>
 
 #include "base/checked.h"
 #include "base/dtype.h"
+#include "base/verbose.h"
 #include "runtime/services.h"
 #include "tensor/addresses.h"
 #include "tensor/executor.h"
@@ -18,42 +18,6 @@ namespace aclgrad {
 namespace {
 
 constexpr int64_t kAlignment = 64;
-
-// The states that wait to be used again: a few at hand, and behind a lock as many as a queue of
-// small operators may hold at once, up to 4 MiB. Fresh memory for each would cost page faults.
-constexpr size_t kSpareStates = 4;
-constexpr size_t kQueuedStates = 512;
-constinit std::array<std::atomic<LaunchState*>, kSpareStates> spare_states{};
-constinit std::mutex queued_mutex;
-constinit LaunchState* queued_states = nullptr;
-constinit size_t queued_count = 0;
-
-LaunchState* take_spare() {
-  for (std::atomic<LaunchState*>& spare : spare_states) {
-    if (spare.load(std::memory_order_relaxed) == nullptr) continue;
-    if (LaunchState* state = spare.exchange(nullptr, std::memory_order_acquire)) return state;
-  }
-  const std::lock_guard lock(queued_mutex);
-  if (queued_states == nullptr) return nullptr;
-  --queued_count;
-  return std::exchange(queued_states, queued_states->next_spare);
-}
-
-bool keep_spare(LaunchState* state) {
-  for (std::atomic<LaunchState*>& spare : spare_states) {
-    LaunchState* empty = nullptr;
-    if (spare.load(std::memory_order_relaxed) == nullptr &&
-        spare.compare_exchange_strong(empty, state, std::memory_order_release,
-                                      std::memory_order_relaxed)) {
-      return true;
-    }
-  }
-  const std::lock_guard lock(queued_mutex);
-  if (queued_count == kQueuedStates) return false;
-  ++queued_count;
-  state->next_spare = std::exchange(queued_states, state);
-  return true;
-}
 
 // The same elements at the same places when the first ones are at one address.
 bool same_view(const View& a, const View& b) {
@@ -118,17 +82,10 @@ Status refuse_self_overlap(const char* op, const PlannedOperand& operand) {
       shape_text(operand.view.strides.data(), static_cast<uint64_t>(operand.view.rank)).c_str());
 }
 
-// What is left to do when the operator has filled its launch.
+// What is left to do when the operator has filled its launch, but for the addresses.
 Status finish_plan(LaunchState& state) {
-  const uint64_t changes = aclgrad_allocation_changes();
-  Addresses bases;
-  bool some = false;
-  bool all = true;
   for (size_t i = 0; i < state.operand_count; ++i) {
     PlannedOperand& operand = state.operands[i];
-    bases[i] = operand.touched ? operand.data : nullptr;
-    some = some || bases[i] != nullptr;
-    all = all && (bases[i] != nullptr || !operand.touched);
     operand.packed = operand.packed && state.runs();  // nothing runs: nothing is copied
     if (!operand.touched || !operand.packed) continue;
     operand.packed_at =
@@ -141,48 +98,45 @@ Status finish_plan(LaunchState& state) {
                 state.op);
   }
   if (state.workspace > 0) state.workspace += kAlignment - 1;
-  if (some) {
-    if (const Status status = check_ranges(state, bases)) return status;
+  return kOk;
+}
+
+// The addresses that are known, and what was not said of views before them.
+Status check_addresses(LaunchState& state) {
+  const uint64_t changes = aclgrad_allocation_changes();
+  const bool verified = std::exchange(state.verified, false);
+  if (!verified || state.verified_changes != changes) {
+    Addresses bases;
+    bool some = false;
+    bool all = true;
+    for (size_t i = 0; i < state.operand_count; ++i) {
+      const PlannedOperand& operand = state.operands[i];
+      bases[i] = operand.touched ? operand.data : nullptr;
+      some = some || bases[i] != nullptr;
+      all = all && (bases[i] != nullptr || !operand.touched);
+    }
+    if (some) {
+      if (const Status status = check_ranges(state, bases)) return status;
+    }
+    if (!verified) {  // else they are the same addresses
+      state.verified_copies = 0;
+      for (size_t i = 0; i < state.operand_count; ++i) {
+        const PlannedOperand& operand = state.operands[i];
+        if (operand.touched && operand.self_overlapping) {
+          return refuse_self_overlap(state.op, operand);
+        }
+      }
+      if (!some) return kOk;
+      if (const Status status = check_overlaps(state, bases, state.verified_copies)) return status;
+    }
+    if (!all) return kOk;
   }
-  for (size_t i = 0; i < state.operand_count; ++i) {
-    const PlannedOperand& operand = state.operands[i];
-    if (operand.touched && operand.self_overlapping) return refuse_self_overlap(state.op, operand);
-  }
-  if (!some) return kOk;
-  if (const Status status = check_overlaps(state, bases, state.verified_copies)) return status;
-  state.verified = all;
+  state.verified = true;
   state.verified_changes = changes;
   return kOk;
 }
 
 }  // namespace
-
-void LaunchState::release() noexcept {
-  if (references.load(std::memory_order_acquire) != 1 &&
-      references.fetch_sub(1, std::memory_order_acq_rel) != 1) {
-    return;
-  }
-  end_call();
-  if (!keep_spare(this)) delete this;
-}
-
-LaunchState* take_launch_state(const char* op) {
-  LaunchState* state = take_spare();
-  if (state == nullptr) state = new LaunchState;
-  state->op = op;
-  state->references.store(1, std::memory_order_relaxed);
-  state->operand_count = 0;
-  state->region_count = 0;
-  state->workspace = 0;
-  state->too_large = false;
-  state->last_refusal = nullptr;
-  state->verified = false;
-  state->verified_copies = 0;
-  state->problem.clear();
-  state->bytes = 0;
-  state->target = nullptr;
-  return state;
-}
 
 extern "C" {
 
@@ -193,6 +147,7 @@ int aclgrad_launch_operand(LaunchState& state, const Operand& operand, Layout la
   planned.name = operand.name;
   planned.handle = operand.handle;
   planned.data = operand.data;
+  planned.version = operand.version;
   planned.elements = 0;
   planned.first = planned.low = planned.high = 0;
   planned.storage_elements = operand.storage_elements;
@@ -259,6 +214,8 @@ void aclgrad_launch_refuse_last(LaunchState& state, const char* reason) {
   state.last_refusal = reason;
 }
 
+void aclgrad_launch_keep_nothing(LaunchState& state) { state.keeps = false; }
+
 Status aclgrad_check_outputs(const char* op, const uint64_t* workspace_size,
                              aclOpExecutor* const* executor) {
   if (workspace_size == nullptr) {
@@ -268,14 +225,23 @@ Status aclgrad_check_outputs(const char* op, const uint64_t* workspace_size,
   return fail(kParamNullptr, "%s: executor is null; expected a valid pointer", op);
 }
 
-Status aclgrad_plan_phase(const char* op, uint64_t* workspace_size, aclOpExecutor** executor,
-                          Status (*body)(void* context, Launch& launch), void* context) noexcept {
+Status aclgrad_plan_phase(const char* op, const CallKey* key, uint64_t* workspace_size,
+                          aclOpExecutor** executor, Status (*body)(void* context, Launch& launch),
+                          void* context) noexcept {
   return guarded(op, kInnerCreateExecutor, [&]() -> Status {
-    LaunchStateReference state(take_launch_state(op));
-    Launch launch(*state);
-    if (const Status status = body(context, launch)) return status;
-    if (const Status status = check_outputs(op, workspace_size, executor)) return status;
-    if (const Status status = finish_plan(*state)) return status;
+    // The verbose line names what may change between two calls.
+    if (aclgrad_verbose() || (key != nullptr && !key->known)) key = nullptr;
+    LaunchStateReference state(take_launch_state(op, key));
+    const bool outputs = workspace_size != nullptr && executor != nullptr;
+    if (key == nullptr || !outputs || !state->plans(op, *key)) {
+      state->clear(op);
+      Launch launch(*state);
+      if (const Status status = body(context, launch)) return status;
+      if (const Status status = check_outputs(op, workspace_size, executor)) return status;
+      if (const Status status = finish_plan(*state)) return status;
+      if (key != nullptr) state->remember(*key);
+    }
+    if (const Status status = check_addresses(*state)) return status;
     if (state->last_refusal != nullptr) {
       return fail(kParamInvalid, "%s: %s", op, state->last_refusal);
     }

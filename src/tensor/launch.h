@@ -23,6 +23,7 @@
 #include "kernels/cuda/queue.h"
 #include "runtime/services.h"
 #include "runtime/work.h"
+#include "tensor/call_key.h"
 #include "tensor/operand.h"
 
 namespace aclgrad {
@@ -77,8 +78,8 @@ class Run {
 
 enum class Role : uint8_t { kInput, kOutput, kUnusedInput, kUnusedOutput };
 
-// Bytes that the closed call may take: eight views, and room for sizes.
-inline constexpr size_t kCallBytes = 2048;
+// Bytes that the closed call may take: sixteen views, and room for sizes.
+inline constexpr size_t kCallBytes = 2560;
 
 // How the closed call is run, and how it ends (null: nothing to do).
 struct CallFunctions {
@@ -109,11 +110,12 @@ extern "C" {
                                                         CallFunctions functions);
 [[gnu::visibility("default")]] void aclgrad_launch_refuse_last(LaunchState& state,
                                                                const char* reason);
+[[gnu::visibility("default")]] void aclgrad_launch_keep_nothing(LaunchState& state);
 [[gnu::visibility("default")]] Status aclgrad_check_outputs(const char* op,
                                                             const uint64_t* workspace_size,
                                                             aclOpExecutor* const* executor);
 [[gnu::visibility("default")]] Status aclgrad_plan_phase(
-    const char* op, uint64_t* workspace_size, aclOpExecutor** executor,
+    const char* op, const CallKey* key, uint64_t* workspace_size, aclOpExecutor** executor,
     Status (*body)(void* context, Launch& launch), void* context) noexcept;
 [[gnu::visibility("default")]] Status aclgrad_run_phase(const char* op, void* workspace,
                                                         uint64_t workspace_size,
@@ -212,6 +214,10 @@ class Launch {
   // for the rule that a contract wants to be checked last.
   void refuse_last(const char* reason) { aclgrad_launch_refuse_last(state_, reason); }
 
+  // The plan owns so much memory that it goes with its executor, instead of staying at hand for the
+  // next call with the same arguments.
+  void keep_nothing() { aclgrad_launch_keep_nothing(state_); }
+
   const LaunchState& state() const { return state_; }
 
  private:
@@ -225,16 +231,29 @@ class Launch {
 // written.
 inline constexpr auto& check_outputs = aclgrad_check_outputs;
 
+//
+// `key`: all arguments but the two out-pointers (null: not said). Where an earlier call had the
+// same and its tensors are as they were, `body` is not called: its plan is taken again.
 template <class Body>
-Status plan_phase(const char* op, uint64_t* workspace_size, aclOpExecutor** executor,
-                  Body&& body) noexcept {
+Status plan_phase(const char* op, const CallKey* key, uint64_t* workspace_size,
+                  aclOpExecutor** executor, Body&& body) noexcept {
   using Callable = std::remove_reference_t<Body>;
   return aclgrad_plan_phase(
-      op, workspace_size, executor,
+      op, key, workspace_size, executor,
       [](void* context, Launch& launch) -> Status {
         return (*static_cast<Callable*>(context))(launch);
       },
       const_cast<void*>(static_cast<const void*>(std::addressof(body))));
+}
+template <class Body>
+Status plan_phase(const char* op, const CallKey& key, uint64_t* workspace_size,
+                  aclOpExecutor** executor, Body&& body) noexcept {
+  return plan_phase(op, &key, workspace_size, executor, std::forward<Body>(body));
+}
+template <class Body>
+Status plan_phase(const char* op, uint64_t* workspace_size, aclOpExecutor** executor,
+                  Body&& body) noexcept {
+  return plan_phase(op, nullptr, workspace_size, executor, std::forward<Body>(body));
 }
 
 // Phase two of every operator: the checks of interface order, then the work is queued.

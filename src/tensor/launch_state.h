@@ -13,22 +13,21 @@
 #include <string>
 
 #include "runtime/work.h"
+#include "tensor/call_key.h"
 #include "tensor/launch.h"
 
 namespace aclgrad {
 
-struct PlannedOperand {
-  const char* name;         // as registered
-  const aclTensor* handle;  // null: absent
-  void* data;               // the storage's base in phase one
-  View view;                // the operand's own
-  int64_t elements;
-  int64_t first;  // bytes from the storage's base to element (0, 0, ...)
-  int64_t low;    // bytes from the storage's base to the lowest byte of the view
-  int64_t high;   // and behind its highest
-  int64_t storage_elements;
-  int64_t packed_at;         // bytes from the workspace's aligned start to the packed copy
+struct alignas(64) PlannedOperand {
+  // A line of what phase two reads: after an idle time every line takes a tenth of a microsecond.
+  const aclTensor* handle;   // null: absent
+  void* data;                // the storage's base in phase one
+  int64_t first;             // bytes from the storage's base to element (0, 0, ...)
+  int64_t low;               // bytes from the storage's base to the lowest byte of the view
+  int64_t high;              // and behind its highest
+  uint32_t version;          // of the tensor's description in phase one
   uint32_t in_place_inputs;  // of an output: bit i = it may be the very view of operand i
+  int64_t elements;
   Role role;
   bool touched;  // has elements that the call reads or writes
   bool packed;
@@ -36,6 +35,11 @@ struct PlannedOperand {
   // packed, and unpacked by one thread in a fixed order.
   bool self_overlapping;
   bool sequential;
+
+  View view;         // the operand's own
+  const char* name;  // as registered
+  int64_t storage_elements;
+  int64_t packed_at;  // bytes from the workspace's aligned start to the packed copy
 
   bool is_output() const { return role == Role::kOutput || role == Role::kUnusedOutput; }
 };
@@ -56,8 +60,21 @@ class LaunchWork final : public Work {
   void finish(DataErrors& errors) noexcept override;
 
   // The storages' addresses. Bit i of `copies`: output i is computed apart and copied at the end.
-  // Throws nothing; false without memory for the copies.
-  bool bind(const Addresses& bases, void* workspace, uint32_t copies) noexcept;
+  // `planned`: the addresses are those of the plan. Throws nothing; false without memory for the
+  // copies.
+  bool bind(const Addresses& bases, void* workspace, uint32_t copies, bool planned) noexcept;
+
+  // Of a plan that runs again and again with this workspace: it was found right while the
+  // allocations had changed so often.
+  bool knows(const void* workspace, uint64_t changes) const {
+    return bound_ && known_workspace_ == workspace && known_changes_ == changes;
+  }
+  void note_known(const void* workspace, uint64_t changes) {
+    known_workspace_ = workspace;
+    known_changes_ = changes;
+  }
+  // The plan, or one of its addresses, is another one.
+  void forget() { bound_ = false; }
 
   // Whatever deletes a run gives back its reference to the state; the embedded one stays in place.
   static void operator delete(LaunchWork* work, std::destroying_delete_t) noexcept;
@@ -74,6 +91,10 @@ class LaunchWork final : public Work {
   LaunchState& state_;
   bool embedded_;
   bool apart_ = false;  // some operands are packed or copied
+  bool bound_ = false;  // to the addresses of the plan and to this workspace, without copies
+  const void* bound_workspace_ = nullptr;
+  const void* known_workspace_ = nullptr;
+  uint64_t known_changes_ = 0;
   uint32_t copies_ = 0;
   uintptr_t workspace_ = 0;  // aligned
   Run run_;                  // what the call is given
@@ -85,8 +106,14 @@ class LaunchWork final : public Work {
   std::shared_ptr<DevicePoint> begin_, end_;
 };
 
+// A state keeps its plan when its executor is gone: phase one with the same arguments finds it, and
+// checks only what may have changed.
 struct LaunchState {
   const char* op = "";
+  CallKey key;            // of the plan
+  bool complete = false;  // the plan is what its key leads to
+  bool keeps = true;      // may become complete
+  uint64_t hash = 0;      // of the key; where the state waits
   size_t operand_count = 0;
   size_t region_count = 0;
   int64_t workspace = 0;  // bytes booked so far, a multiple of 64; then the planned size
@@ -94,7 +121,7 @@ struct LaunchState {
   std::atomic<uint32_t> references{1};
   bool too_large = false;
   // Phase one knew all addresses and found them right, with these copies, while the allocations had
-  // changed this often: phase two need not look again when nothing changed since.
+  // changed this often: phase two need not look again at what did not change since.
   bool verified = false;
   uint32_t verified_copies = 0;
   uint64_t verified_changes = 0;
@@ -110,6 +137,13 @@ struct LaunchState {
   std::atomic<bool> work_queued{false};
 
   bool runs() const { return call.run != nullptr; }
+  // Empty again, for another plan.
+  void clear(const char* new_op) noexcept;
+  void remember(const CallKey& new_key) noexcept;
+  // The plan is right for these arguments as they are now. Addresses are taken over as they are:
+  // verified only where they are those of before.
+  bool plans(const char* new_op, const CallKey& new_key) noexcept;
+
   const PlannedOperand& operand(int index) const { return operands[static_cast<size_t>(index)]; }
   uint64_t planned_size() const { return static_cast<uint64_t>(workspace); }
   void end_call() noexcept {
@@ -120,8 +154,9 @@ struct LaunchState {
   void release() noexcept;
 };
 
-// Made anew or recycled, with one reference. Throws std::bad_alloc.
-LaunchState* take_launch_state(const char* op);
+// Made anew or recycled, with one reference; with the plan of the key where it is at hand (`key`
+// may be null). Throws std::bad_alloc.
+LaunchState* take_launch_state(const char* op, const CallKey* key);
 
 // Holds one reference.
 class LaunchStateReference {

@@ -21,7 +21,14 @@ View packed_view(const View& view) { return contiguous_view(view.dtype, view.ran
 
 }  // namespace
 
-bool LaunchWork::bind(const Addresses& bases, void* workspace, uint32_t copies) noexcept {
+bool LaunchWork::bind(const Addresses& bases, void* workspace, uint32_t copies,
+                      bool planned) noexcept {
+  if (bound_ && planned && copies == 0 && workspace == bound_workspace_) {
+    next = nullptr;
+    return true;  // as it was for the run before
+  }
+  bound_ = planned && copies == 0;
+  bound_workspace_ = workspace;
   workspace_ = (reinterpret_cast<uintptr_t>(workspace) + kAlignment - 1) & ~(kAlignment - 1);
   copies_ = 0;
   apart_ = false;

@@ -44,6 +44,7 @@ struct Operand {
   int64_t offset = 0;                          // in elements, from the storage's base
   int64_t storage_elements = kStorageUnknown;  // product of the storage dims, or see above
   void* data = nullptr;                        // the storage's base at this moment
+  uint32_t version = 0;                        // of the description
   Facts facts;
 
   bool given() const { return handle != nullptr; }

@@ -143,6 +143,7 @@ void Tensor::read(Operand& out) const noexcept {
       out.dims[i] = load(dims_[i]);
       out.strides[i] = load(strides_[i]);
     }
+    out.version = before;
     if (version_.load(std::memory_order_relaxed) == before) return;
   }
 }

@@ -43,6 +43,13 @@ class Tensor {
   // Everything at one moment; `name` and `handle` of the operand are left alone.
   void read(Operand& out) const noexcept;
 
+  // False when it was described anew since read() gave `version`; the address may have changed all
+  // the same. The address is loaded first: at that moment the description was not a later one.
+  bool has_version(uint32_t version, void*& data) const noexcept {
+    data = load(data_);
+    return load(version_) == version;
+  }
+
   void* data() const noexcept { return data_.load(std::memory_order_acquire); }
   void set_data(void* data) noexcept { data_.store(data, std::memory_order_release); }
   aclDataType dtype() const noexcept { return static_cast<aclDataType>(load(dtype_)); }

@@ -41,6 +41,29 @@ TEST_F(MemoryTest, SizesAndAlignment) {
   EXPECT_EQ(aclrtFree(memory), 0);
 }
 
+// What was found for an address holds while the count of its allocation's beginning stays.
+TEST_F(MemoryTest, CountsOfChanges) {
+  void* const kept = make_memory(4096);
+  const auto begin = reinterpret_cast<uintptr_t>(kept);
+  const uint64_t all = aclgrad_allocation_changes();
+  const uint64_t before = aclgrad_allocation_changes_at(begin);
+  int undisturbed = 0;
+  std::vector<void*> others;
+  for (int i = 0; i < 100; ++i) {
+    const uint64_t last = aclgrad_allocation_changes_at(begin);
+    others.push_back(make_memory(4096));
+    undisturbed += aclgrad_allocation_changes_at(begin) == last ? 1 : 0;
+  }
+  EXPECT_GE(undisturbed, 80) << "allocations elsewhere";
+  EXPECT_GT(aclgrad_allocation_changes(), all);
+  for (void* const other : others) EXPECT_EQ(aclrtFree(other), 0);
+  const uint64_t last = aclgrad_allocation_changes_at(begin);
+  EXPECT_GE(last, before);
+  EXPECT_EQ(aclrtFree(kept), 0);
+  EXPECT_NE(aclgrad_allocation_changes_at(begin), last);
+  EXPECT_EQ(aclgrad_find_allocation(kept).kind, AddressKind::kDeadDevice);
+}
+
 TEST_F(MemoryTest, RefusedSizes) {
   void* memory = nullptr;
   const auto policy = ACL_MEM_MALLOC_HUGE_FIRST;

@@ -113,6 +113,16 @@ HWY_INLINE Strip<T> load_strip_first(const T* p, size_t count) {
   }
 }
 
+// Calls fn with the number of vectors, a constant, that hold the first `count` columns of a strip.
+// Of BF16 both do, by turns.
+template <class T, class Fn>
+HWY_INLINE void with_vectors_of(size_t count, Fn&& fn) {
+  if constexpr (std::is_same_v<T, float16_t>) {
+    if (count <= kLanes) return fn(std::integral_constant<size_t, 1>());
+  }
+  fn(std::integral_constant<size_t, kStripVectors<T>>());
+}
+
 // Columns from `count` on become +0, whatever stands in them.
 template <class T>
 HWY_INLINE Strip<T> keep_first_columns(const Strip<T>& strip, size_t count) {

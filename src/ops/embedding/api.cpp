@@ -11,7 +11,8 @@ aclnnStatus aclnnEmbeddingGetWorkspaceSize(const aclTensor* weight, const aclTen
                                            const aclTensor* out, uint64_t* workspaceSize,
                                            aclOpExecutor** executor) {
   const Arguments arguments{weight, indices, out, workspaceSize, executor};
-  return aclgrad::plan_phase("aclnnEmbedding", workspaceSize, executor,
+  return aclgrad::plan_phase("aclnnEmbedding", aclgrad::CallKey(weight, indices, out),
+                             workspaceSize, executor,
                              [&](aclgrad::Launch& launch) { return parse(arguments, launch); });
 }
 

@@ -21,6 +21,7 @@
 
 #include "kernels/cpu/stage-inl.h"
 #include "ops/embedding/elements-inl.h"
+#include "ops/embedding/lines-inl.h"
 
 #ifndef ACLGRAD_OPS_EMBEDDING_CPU_SHARED_
 #define ACLGRAD_OPS_EMBEDDING_CPU_SHARED_
@@ -32,9 +33,10 @@ namespace {
 constexpr size_t kStreamBytes = 256;
 
 // Bytes from which rows that follow each other go line by line (LineWriter). Shorter ones go
-// through a stage: the ends of each cost branches that nobody can foretell (f32 192308x192308x65 on
-// one Zen 4 core: 7.0 ms by lines, 4.2 through the stage; bf16 98039x98039x255 4.5 and 5.7).
-constexpr size_t kLongRow = 448;
+// through a stage: what two rows put into one line is stored twice before it is loaded once, which
+// a core does not do in a hurry (one Zen 4 core: f32 378788x378788x33 9.9 ms by lines, 7.6 through
+// the stage; f16 97276x97276x257 4.7 and 6.7).
+constexpr size_t kLongRow = 256;
 
 // Of the stage of shorter rows.
 constexpr size_t kStageBytes = size_t{16} << 10;
@@ -88,8 +90,6 @@ namespace {
 
 using namespace aclgrad::HWY_NAMESPACE;
 
-HWY_INLINE void prefetch(const void* p) { __builtin_prefetch(p, 0, 2); }
-
 // A row, or zeros where `from` is null; the row `ahead`, if any, is asked for meanwhile. Elements
 // lie at multiples of their size, so no line cuts one.
 template <class Kind>
@@ -114,42 +114,6 @@ HWY_INLINE void copy_row(char* to, const char* from, const char* ahead, size_t b
   }
   copy_elements<Kind>(to, from, bytes);
 }
-
-// Rows that follow each other in memory, written past the cache: lines that two rows share are put
-// together here, all others never are anywhere but in registers. Written as usual, the ends of rows
-// would cost as much as all the rest.
-template <class Kind>
-class LineWriter {
- public:
-  HWY_INLINE void row(char* to, const char* from, const char* ahead, size_t bytes) {
-    const auto source = [from](size_t at) { return from == nullptr ? nullptr : from + at; };
-    size_t at = 0;
-    const size_t begun = reinterpret_cast<uintptr_t>(to) % kCacheLine;
-    if (begun != 0) {
-      at = kCacheLine - begun;
-      if (filled_ == 0) {  // before the first row
-        copy_elements<Kind>(to, from, at);
-      } else {
-        copy_elements<Kind>(line_ + begun, from, at);
-        stream_line<Kind>(to - begun, line_);
-      }
-    }
-    for (; at + kCacheLine <= bytes; at += kCacheLine) {
-      if (ahead != nullptr) prefetch(ahead + at);
-      stream_line<Kind>(to + at, source(at));
-    }
-    if (ahead != nullptr) prefetch(ahead + bytes - 1);
-    filled_ = bytes - at;
-    line_at_ = to + at;
-    copy_elements<Kind>(line_, source(at), filled_);
-  }
-  void flush() { std::memcpy(line_at_, line_, filled_); }
-
- private:
-  alignas(kCacheLine) char line_[kCacheLine];
-  char* line_at_ = nullptr;
-  size_t filled_ = 0;
-};
 
 // Finds the table rows of positions. Its numbers are its own, so that the copies, which may write
 // anything as far as the compiler knows, do not make it fetch them again.

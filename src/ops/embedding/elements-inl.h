@@ -38,15 +38,22 @@ template <class Kind, size_t kBytes>
 using TagOf = hn::CappedTag<typename Kind::Bits, kBytes / sizeof(typename Kind::Bits)>;
 
 template <class Kind, class Tag>
+HWY_INLINE hn::Vec<Tag> canonical_bits(Tag d, hn::Vec<Tag> bits) {
+  if constexpr (Kind::kFloating) {
+    using Bits = typename Kind::Bits;
+    constexpr auto kMagnitude = static_cast<Bits>(std::numeric_limits<Bits>::max() >> 1);
+    constexpr Bits kInfinity = Kind::kInfinity, kQuiet = Kind::kQuiet;
+    const hn::RebindToSigned<Tag> ds;
+    const auto magnitude = hn::BitCast(ds, hn::And(bits, hn::Set(d, kMagnitude)));
+    const auto is_nan = hn::Gt(magnitude, hn::BitCast(ds, hn::Set(d, kInfinity)));
+    return hn::IfThenElse(hn::RebindMask(d, is_nan), hn::Set(d, kQuiet), bits);
+  } else {
+    return bits;
+  }
+}
+template <class Kind, class Tag>
 HWY_INLINE hn::Vec<Tag> load_canonical(Tag d, const char* from) {
-  using Bits = typename Kind::Bits;
-  constexpr auto kMagnitude = static_cast<Bits>(std::numeric_limits<Bits>::max() >> 1);
-  constexpr Bits kInfinity = Kind::kInfinity, kQuiet = Kind::kQuiet;
-  const hn::RebindToSigned<Tag> ds;
-  const auto bits = hn::LoadU(d, reinterpret_cast<const Bits*>(from));
-  const auto magnitude = hn::BitCast(ds, hn::And(bits, hn::Set(d, kMagnitude)));
-  const auto is_nan = hn::Gt(magnitude, hn::BitCast(ds, hn::Set(d, kInfinity)));
-  return hn::IfThenElse(hn::RebindMask(d, is_nan), hn::Set(d, kQuiet), bits);
+  return canonical_bits<Kind>(d, hn::LoadU(d, reinterpret_cast<const typename Kind::Bits*>(from)));
 }
 
 // A row whose end fills no register overlaps its last whole one.
@@ -91,14 +98,7 @@ HWY_INLINE void stream_line(char* to, const char* from) {
   const TagOf<Kind, kCacheLine> d;
   constexpr size_t kStep = hn::MaxLanes(TagOf<Kind, kCacheLine>()) * sizeof(Bits);
   for (size_t at = 0; at < kCacheLine; at += kStep) {
-    auto part = hn::Zero(d);
-    if (from != nullptr) {
-      if constexpr (Kind::kFloating) {
-        part = load_canonical<Kind>(d, from + at);
-      } else {
-        part = hn::LoadU(d, reinterpret_cast<const Bits*>(from + at));
-      }
-    }
+    const auto part = from == nullptr ? hn::Zero(d) : load_canonical<Kind>(d, from + at);
     hn::Stream(part, d, reinterpret_cast<Bits*>(to + at));
   }
 #endif

@@ -12,8 +12,10 @@ aclnnStatus aclnnEmbeddingDenseBackwardGetWorkspaceSize(
     bool scaleGradByFreq, const aclTensor* out, uint64_t* workspaceSize, aclOpExecutor** executor) {
   const Arguments arguments{grad, indices,       numWeights, paddingIdx, scaleGradByFreq,
                             out,  workspaceSize, executor};
-  return aclgrad::plan_phase("aclnnEmbeddingDenseBackward", workspaceSize, executor,
-                             [&](aclgrad::Launch& launch) { return parse(arguments, launch); });
+  return aclgrad::plan_phase(
+      "aclnnEmbeddingDenseBackward",
+      aclgrad::CallKey(grad, indices, numWeights, paddingIdx, scaleGradByFreq, out), workspaceSize,
+      executor, [&](aclgrad::Launch& launch) { return parse(arguments, launch); });
 }
 
 aclnnStatus aclnnEmbeddingDenseBackward(void* workspace, uint64_t workspaceSize,

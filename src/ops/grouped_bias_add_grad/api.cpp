@@ -17,7 +17,8 @@ aclnnStatus aclnnGroupedBiasAddGradGetWorkspaceSize(const aclTensor* gradY,
                                                     aclTensor* out, uint64_t* workspaceSize,
                                                     aclOpExecutor** executor) {
   const Arguments arguments{kFirst, gradY, groupIdxOptional, 0, out, workspaceSize, executor};
-  return aclgrad::plan_phase(kFirst, workspaceSize, executor,
+  return aclgrad::plan_phase(kFirst, aclgrad::CallKey(gradY, groupIdxOptional, out), workspaceSize,
+                             executor,
                              [&](aclgrad::Launch& launch) { return parse(arguments, launch); });
 }
 
@@ -33,7 +34,8 @@ aclnnStatus aclnnGroupedBiasAddGradV2GetWorkspaceSize(const aclTensor* gradY,
                                                       aclOpExecutor** executor) {
   const Arguments arguments{kSecond, gradY,         groupIdxOptional, groupIdxType,
                             out,     workspaceSize, executor};
-  return aclgrad::plan_phase(kSecond, workspaceSize, executor,
+  return aclgrad::plan_phase(kSecond, aclgrad::CallKey(gradY, groupIdxOptional, groupIdxType, out),
+                             workspaceSize, executor,
                              [&](aclgrad::Launch& launch) { return parse(arguments, launch); });
 }
 

@@ -19,7 +19,10 @@ aclnnStatus aclnnLayerNormGetWorkspaceSize(
   const Arguments arguments{kPlain,        input,   normalizedShape, weightOptional,  biasOptional,
                             eps,           out,     meanOutOptional, rstdOutOptional, 0,
                             workspaceSize, executor};
-  return aclgrad::plan_phase(kPlain, workspaceSize, executor,
+  return aclgrad::plan_phase(kPlain,
+                             aclgrad::CallKey(input, normalizedShape, weightOptional, biasOptional,
+                                              eps, out, meanOutOptional, rstdOutOptional),
+                             workspaceSize, executor,
                              [&](aclgrad::Launch& launch) { return parse(arguments, launch); });
 }
 
@@ -36,7 +39,10 @@ aclnnStatus aclnnLayerNormWithImplModeGetWorkspaceSize(
   const Arguments arguments{kWithImplMode, input,   normalizedShape, weightOptional,  biasOptional,
                             eps,           out,     meanOutOptional, rstdOutOptional, implMode,
                             workspaceSize, executor};
-  return aclgrad::plan_phase(kWithImplMode, workspaceSize, executor,
+  return aclgrad::plan_phase(kWithImplMode,
+                             aclgrad::CallKey(input, normalizedShape, weightOptional, biasOptional,
+                                              eps, out, meanOutOptional, rstdOutOptional, implMode),
+                             workspaceSize, executor,
                              [&](aclgrad::Launch& launch) { return parse(arguments, launch); });
 }
 

@@ -227,11 +227,13 @@ HWY_INLINE Strip<T> load_last_numbers(const float* p, size_t count) {
   }
 }
 
-template <class T>
+// V: vectors that count.
+template <class T, size_t V = kStripVectors<T>>
 HWY_INLINE Strip<T> normalised(const Strip<T>& x, const F32x16& mean, const F32x16& rstd,
                                const Strip<T>& gamma, const Strip<T>& beta) {
   Strip<T> y;
-  for (size_t i = 0; i < kStripVectors<T>; ++i) {
+  y.v[kStripVectors<T> - 1] = zero16();
+  for (size_t i = 0; i < V; ++i) {
     y.v[i] = fma(mul(sub(x.v[i], mean), rstd), gamma.v[i], beta.v[i]);
   }
   return y;
@@ -280,9 +282,9 @@ HWY_INLINE void write_together(const Rows<T>& rows, size_t first, const float* g
   }
 }
 
-// The same for all rows, of S strips, the last one of `last` columns: gamma and beta stay in
-// registers. kRoom: a whole strip may be stored where less is left.
-template <class T, size_t S, bool kRoom>
+// The same for all rows, of S strips, the last one of `last` columns in V vectors: gamma and beta
+// stay in registers. kRoom: a whole strip may be stored where less is left.
+template <class T, size_t S, size_t V, bool kRoom>
 void write_short(const Rows<T>& rows, const float* gamma_row, const float* beta_row, size_t last,
                  bool streaming) {
   Strip<T> gamma[S], beta[S];
@@ -306,7 +308,7 @@ void write_short(const Rows<T>& rows, const float* gamma_row, const float* beta_
         store_clean_strip<T>(out, y + at, streaming);
       } else {
         const Strip<T> strip = load_strip_first(x + at, last);
-        const Strip<T> out = normalised(strip, mean, rstd, gamma[s], beta[s]);
+        const Strip<T> out = normalised<T, V>(strip, mean, rstd, gamma[s], beta[s]);
         if constexpr (kRoom) {
           store_clean_strip<T>(out, y + at, false);
         } else {
@@ -450,11 +452,13 @@ HWY_INLINE void write_rows(const Rows<T>& rows, const float* gamma, const float*
   const auto write = [&](auto strips) HWY_ATTR {
     constexpr size_t S = decltype(strips)::value;
     const size_t last = n - (S - 1) * kStrip<T>;
-    if (room) {
-      write_short<T, S, true>(rows, gamma, beta, last, store.streaming);
-    } else {
-      write_short<T, S, false>(rows, gamma, beta, last, store.streaming);
-    }
+    with_vectors_of<T>(last, [&](auto vectors) HWY_ATTR {
+      if (room) {
+        write_short<T, S, vectors, true>(rows, gamma, beta, last, store.streaming);
+      } else {
+        write_short<T, S, vectors, false>(rows, gamma, beta, last, store.streaming);
+      }
+    });
   };
   if (n <= kStrip<T>) return write(std::integral_constant<size_t, 1>());
   if (n <= 2 * kStrip<T>) return write(std::integral_constant<size_t, 2>());

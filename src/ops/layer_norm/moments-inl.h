@@ -72,8 +72,9 @@ HWY_INLINE void add_first(const T* x, size_t count, Chain (&chains)[2]) {
     if (count > kLanes) add_vector(load_first(x + kLanes, count - kLanes), chains[1]);
   } else {
     const Strip<T> strip = load_strip_first(x, count);
-    add_vector(strip.v[0], chains[0]);
-    add_vector(strip.v[1], chains[1]);
+    with_vectors_of<T>(count, [&](auto vectors) HWY_ATTR {
+      for (size_t i = 0; i < vectors; ++i) add_vector(strip.v[i], chains[i]);
+    });
   }
 }
 
@@ -130,29 +131,31 @@ HWY_INLINE F32x16 square_chains(const T* x, size_t n, float centre) {
   const F32x16 centre16 = set16(centre);
   F32x16 acc[4];
   for (size_t c = 0; c < 4; ++c) acc[c] = zero16();
-  const auto square = [&](const Strip<T>& strip, size_t columns, bool whole, size_t chain)
-                          HWY_ATTR {
-                            Strip<T> apart;
-                            for (size_t i = 0; i < kStripVectors<T>; ++i) {
-                              apart.v[i] = sub(strip.v[i], centre16);
-                            }
-                            if (!whole) apart = keep_first_columns<T>(apart, columns);
-                            for (size_t i = 0; i < kStripVectors<T>; ++i) {
-                              acc[chain + i] = fma(apart.v[i], apart.v[i], acc[chain + i]);
-                            }
-                          };
+  const auto square = [&](const F32x16& apart, size_t chain)
+                          HWY_ATTR { acc[chain] = fma(apart, apart, acc[chain]); };
+  const auto square_strip = [&](const Strip<T>& strip, size_t chain) HWY_ATTR {
+    for (size_t i = 0; i < kStripVectors<T>; ++i) square(sub(strip.v[i], centre16), chain + i);
+  };
+  const auto square_first = [&](const Strip<T>& strip, size_t columns, size_t chain) HWY_ATTR {
+    Strip<T> apart;
+    for (size_t i = 0; i < kStripVectors<T>; ++i) apart.v[i] = sub(strip.v[i], centre16);
+    apart = keep_first_columns<T>(apart, columns);
+    with_vectors_of<T>(columns, [&](auto vectors) HWY_ATTR {
+      for (size_t i = 0; i < vectors; ++i) square(apart.v[i], chain + i);
+    });
+  };
   size_t at = 0;
   for (; at + kRound <= n; at += kRound) {
     for (size_t c = 0; c < 4; c += kStripVectors<T>) {
-      square(load_strip(x + at + c * kLanes), kStrip<T>, true, c);
+      square_strip(load_strip(x + at + c * kLanes), c);
     }
   }
   for (size_t c = 0; c < 4; c += kStripVectors<T>) {  // less than a round is left
     const size_t here = at + c * kLanes;
     if (here + kStrip<T> <= n) {
-      square(load_strip(x + here), kStrip<T>, true, c);
+      square_strip(load_strip(x + here), c);
     } else if (here < n) {
-      square(load_strip_first(x + here, n - here), n - here, false, c);
+      square_first(load_strip_first(x + here, n - here), n - here, c);
     }
   }
   return add(add(acc[0], acc[1]), add(acc[2], acc[3]));

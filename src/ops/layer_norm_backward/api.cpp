@@ -17,8 +17,11 @@ aclnnStatus aclnnLayerNormBackwardGetWorkspaceSize(
                             rstd,         weightOptional, biasOptional,    outputMask,
                             gradInputOut, gradWeightOut,  gradBiasOut,     workspaceSize,
                             executor};
-  return aclgrad::plan_phase("aclnnLayerNormBackward", workspaceSize, executor,
-                             [&](aclgrad::Launch& launch) { return parse(arguments, launch); });
+  return aclgrad::plan_phase(
+      "aclnnLayerNormBackward",
+      aclgrad::CallKey(gradOut, input, normalizedShape, mean, rstd, weightOptional, biasOptional,
+                       outputMask, gradInputOut, gradWeightOut, gradBiasOut),
+      workspaceSize, executor, [&](aclgrad::Launch& launch) { return parse(arguments, launch); });
 }
 
 aclnnStatus aclnnLayerNormBackward(void* workspace, uint64_t workspaceSize, aclOpExecutor* executor,

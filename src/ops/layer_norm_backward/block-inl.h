@@ -95,15 +95,6 @@ HWY_INLINE void prefetch_ahead(const void* dy, const void* x, const Ahead& ahead
 // L1 (8192x4096: 18.1 ms instead of 19.0). Shorter rows lose 5 % by it.
 inline constexpr intptr_t kNear = 2048;
 
-template <class T>
-HWY_INLINE void add_terms(const Strip<T>& g, const Strip<T>& xhat, F32x16 (&acc)[4][2],
-                          size_t first) {
-  for (size_t i = 0; i < kStripVectors<T>; ++i) {
-    acc[first + i][0] = add(acc[first + i][0], g.v[i]);
-    acc[first + i][1] = fma(g.v[i], xhat.v[i], acc[first + i][1]);
-  }
-}
-
 // Sums of g and g * xhat over up to kChainColumns columns of a row, lane by lane: vector i goes to
 // chain i mod 4, and the chains are joined in pairs. kLong: of a row
 // of more than kChainColumns.
@@ -111,13 +102,25 @@ template <bool kLong, class T>
 HWY_INLINE void sum_chains(const T* dy, const T* x, const float* gamma, size_t count, float mean,
                            float rstd, Ahead ahead, F32x16 (&sums)[2]) {
   constexpr size_t kVectors = kStripVectors<T>;
+  constexpr std::integral_constant<size_t, kVectors> all;
   const F32x16 mean16 = set16(mean);
   const F32x16 rstd16 = set16(rstd);
-  const auto terms = [&](const Strip<T>& dy_strip, const Strip<T>& x_strip,
-                         const Strip<T>& gamma_strip, Strip<T>& g, Strip<T>& xhat) HWY_ATTR {
-    for (size_t i = 0; i < kVectors; ++i) {
-      g.v[i] = mul(dy_strip.v[i], gamma_strip.v[i]);
+  const auto add_terms = [&](const Strip<T>& dy_strip, const Strip<T>& x_strip, size_t here,
+                             size_t columns, auto vectors, F32x16(*acc)[2]) HWY_ATTR {
+    const Strip<T> numbers = load_numbers<T>(gamma + here);
+    Strip<T> g, xhat;
+    for (size_t i = 0; i < kVectors; ++i) g.v[i] = xhat.v[i] = zero16();
+    for (size_t i = 0; i < vectors; ++i) {
+      g.v[i] = mul(dy_strip.v[i], numbers.v[i]);
       xhat.v[i] = mul(sub(x_strip.v[i], mean16), rstd16);
+    }
+    if (columns < kStrip<T>) {
+      g = keep_first_columns<T>(g, columns);
+      xhat = keep_first_columns<T>(xhat, columns);
+    }
+    for (size_t i = 0; i < vectors; ++i) {
+      acc[i][0] = add(acc[i][0], g.v[i]);
+      acc[i][1] = fma(g.v[i], xhat.v[i], acc[i][1]);
     }
   };
   F32x16 acc[4][2];
@@ -131,22 +134,19 @@ HWY_INLINE void sum_chains(const T* dy, const T* x, const float* gamma, size_t c
         __builtin_prefetch(behind(dy + here, kNear));
         __builtin_prefetch(behind(x + here, kNear));
       }
-      Strip<T> g, xhat;
-      terms(load_strip(dy + here), load_strip(x + here), load_numbers<T>(gamma + here), g, xhat);
-      add_terms<T>(g, xhat, acc, c);
+      add_terms(load_strip(dy + here), load_strip(x + here), here, kStrip<T>, all, acc + c);
     }
   }
   for (size_t c = 0; c < 4; c += kVectors) {  // less than a round is left
     const size_t here = at + c * kLanes;
-    Strip<T> g, xhat;
     if (here + kStrip<T> <= count) {
-      terms(load_strip(dy + here), load_strip(x + here), load_numbers<T>(gamma + here), g, xhat);
-      add_terms<T>(g, xhat, acc, c);
+      add_terms(load_strip(dy + here), load_strip(x + here), here, kStrip<T>, all, acc + c);
     } else if (here < count) {
       const size_t rest = count - here;
-      terms(load_strip_first(dy + here, rest), load_strip_first(x + here, rest),
-            load_numbers<T>(gamma + here), g, xhat);
-      add_terms<T>(keep_first_columns<T>(g, rest), keep_first_columns<T>(xhat, rest), acc, c);
+      with_vectors_of<T>(rest, [&](auto vectors) HWY_ATTR {
+        add_terms(load_strip_first(dy + here, rest), load_strip_first(x + here, rest), here, rest,
+                  vectors, acc + c);
+      });
     }
   }
   for (size_t k = 0; k < 2; ++k) {
@@ -154,37 +154,55 @@ HWY_INLINE void sum_chains(const T* dy, const T* x, const float* gamma, size_t c
   }
 }
 
-// sum_chains() for rows of S strips, the last one of `last` columns, all of it unrolled. gamma is
-// in registers.
-template <class T, size_t S>
+// The same for rows of S strips, the last one of `last` columns in V vectors, all of it unrolled.
+// gamma is in registers. Of one or two strips the terms themselves are summed, one after the other,
+// of more the chains that they begin.
+template <class T, size_t S, size_t V>
 HWY_INLINE void sum_short(const T* dy, const T* x, const Strip<T> (&gamma)[S], size_t last,
-                          float mean, float rstd, F32x16 (&sums)[2]) {
+                          float mean, float rstd, const Ahead& ahead, F32x16 (&sums)[2]) {
   constexpr size_t kVectors = kStripVectors<T>;
+  constexpr size_t kAll = (S - 1) * kVectors + V;
+  constexpr bool kInChains = S > 2;
   const F32x16 mean16 = set16(mean);
   const F32x16 rstd16 = set16(rstd);
-  F32x16 part[2][S * kVectors];
+  F32x16 g[kAll], xhat[kAll];
   for (size_t s = 0; s < S; ++s) {
     const size_t at = s * kStrip<T>;
     const bool whole = s + 1 < S;
+    if constexpr (kInChains) prefetch_ahead(dy + at, x + at, ahead);
     const Strip<T> dy_strip = whole ? load_strip(dy + at) : load_strip_first(dy + at, last);
     const Strip<T> x_strip = whole ? load_strip(x + at) : load_strip_first(x + at, last);
-    Strip<T> g, xhat;
+    Strip<T> g_strip, xhat_strip;
     for (size_t i = 0; i < kVectors; ++i) {
-      g.v[i] = mul(dy_strip.v[i], gamma[s].v[i]);
-      xhat.v[i] = mul(sub(x_strip.v[i], mean16), rstd16);
+      g_strip.v[i] = mul(dy_strip.v[i], gamma[s].v[i]);
+      xhat_strip.v[i] = mul(sub(x_strip.v[i], mean16), rstd16);
     }
     if (!whole) {
-      g = keep_first_columns<T>(g, last);
-      xhat = keep_first_columns<T>(xhat, last);
+      g_strip = keep_first_columns<T>(g_strip, last);
+      xhat_strip = keep_first_columns<T>(xhat_strip, last);
     }
-    for (size_t i = 0; i < kVectors; ++i) {
-      part[0][s * kVectors + i] = g.v[i];
-      part[1][s * kVectors + i] = mul(g.v[i], xhat.v[i]);
+    for (size_t i = 0; i < (whole ? kVectors : V); ++i) {
+      g[s * kVectors + i] = g_strip.v[i];
+      xhat[s * kVectors + i] = xhat_strip.v[i];
     }
   }
-  for (size_t k = 0; k < 2; ++k) {
-    sums[k] = part[k][0];
-    for (size_t i = 1; i < S * kVectors; ++i) sums[k] = add(sums[k], part[k][i]);
+  if constexpr (kInChains) {
+    F32x16 chains[4][2];
+    for (size_t c = 0; c < 4; ++c) chains[c][0] = chains[c][1] = zero16();
+    for (size_t i = 0; i < kAll; ++i) {
+      chains[i % 4][0] = add(chains[i % 4][0], g[i]);
+      chains[i % 4][1] = fma(g[i], xhat[i], chains[i % 4][1]);
+    }
+    for (size_t k = 0; k < 2; ++k) {
+      sums[k] = add(add(chains[0][k], chains[1][k]), add(chains[2][k], chains[3][k]));
+    }
+  } else {
+    sums[0] = g[0];
+    sums[1] = mul(g[0], xhat[0]);
+    for (size_t i = 1; i < kAll; ++i) {
+      sums[0] = add(sums[0], g[i]);
+      sums[1] = add(sums[1], mul(g[i], xhat[i]));
+    }
   }
 }
 
@@ -254,6 +272,7 @@ void sum_rows(Rows<T>& rows, Source& source, const float* gamma, size_t cols,
     }
     return;
   }
+  const Ahead ahead = rows.ahead;
   const auto sum_all = [&](auto&& sum_one) HWY_ATTR {
     join_rows(rows, reciprocal_cols, [&](size_t r, F32x16(&sums)[2]) HWY_ATTR {
       sum_one(source.dy(r, 0, cols), source.x(r, 0, cols), rows.mean[r], rows.rstd[r], sums);
@@ -264,12 +283,18 @@ void sum_rows(Rows<T>& rows, Source& source, const float* gamma, size_t cols,
     Strip<T> numbers[kStrips];
     for (size_t s = 0; s < kStrips; ++s) numbers[s] = load_numbers<T>(gamma + s * kStrip<T>);
     const size_t last = cols - (kStrips - 1) * kStrip<T>;
-    sum_all([&](const T* dy, const T* x, float mean, float rstd, F32x16(&sums)[2])
-                HWY_ATTR { sum_short<T, kStrips>(dy, x, numbers, last, mean, rstd, sums); });
+    with_vectors_of<T>(last, [&](auto vectors) HWY_ATTR {
+      sum_all([&](const T* dy, const T* x, float mean, float rstd, F32x16(&sums)[2]) HWY_ATTR {
+        sum_short<T, kStrips, vectors>(dy, x, numbers, last, mean, rstd, ahead, sums);
+      });
+    });
   };
   if (cols <= kStrip<T>) return sum_strips(std::integral_constant<size_t, 1>());
   if (cols <= 2 * kStrip<T>) return sum_strips(std::integral_constant<size_t, 2>());
-  const Ahead ahead = rows.ahead;
+  if (cols <= 3 * kStrip<T>) return sum_strips(std::integral_constant<size_t, 3>());
+  if constexpr (kStripVectors<T> == 1) {
+    if (cols <= 4 * kStrip<T>) return sum_strips(std::integral_constant<size_t, 4>());
+  }
   sum_all([&](const T* dy, const T* x, float mean, float rstd, F32x16(&sums)[2])
               HWY_ATTR { sum_chains<false>(dy, x, gamma, cols, mean, rstd, ahead, sums); });
 }
@@ -329,10 +354,10 @@ HWY_INLINE void visit_rows(const Rows<T>& rows, size_t first, const float* gamma
   }
   const Ahead ahead = rows.ahead;
   const bool streaming = store.streaming;
-  const auto visit = [&](size_t at, size_t count, bool whole) HWY_ATTR {
+  const auto visit = [&](size_t at, size_t count, bool whole, auto vectors) HWY_ATTR {
     const Strip<T> gamma = load_numbers<T>(gamma_row + at);
-    F32x16 dgamma[kVectors], dbeta[kVectors];
-    for (size_t i = 0; i < kVectors; ++i) {
+    F32x16 dgamma[vectors], dbeta[vectors];
+    for (size_t i = 0; i < vectors; ++i) {
       dgamma[i] = load16(chain + 2 * i * kLanes);
       dbeta[i] = load16(chain + (2 * i + 1) * kLanes);
     }
@@ -343,7 +368,8 @@ HWY_INLINE void visit_rows(const Rows<T>& rows, size_t first, const float* gamma
       const Strip<T> dy = whole ? load_strip(dy_at) : load_strip_first(dy_at, count);
       const Strip<T> x = whole ? load_strip(x_at) : load_strip_first(x_at, count);
       Strip<T> dx;
-      for (size_t i = 0; i < kVectors; ++i) {
+      dx.v[kVectors - 1] = zero16();
+      for (size_t i = 0; i < vectors; ++i) {
         const F32x16 xhat = mul(sub(x.v[i], mean[r]), rstd[r]);
         dgamma[i] = fma(dy.v[i], xhat, dgamma[i]);
         dbeta[i] = add(dbeta[i], dy.v[i]);
@@ -357,15 +383,18 @@ HWY_INLINE void visit_rows(const Rows<T>& rows, size_t first, const float* gamma
         store.put<T>(dx_row[r], at, count, dx);
       }
     }
-    for (size_t i = 0; i < kVectors; ++i) {
+    for (size_t i = 0; i < vectors; ++i) {
       store_raw(dgamma[i], chain + 2 * i * kLanes);
       store_raw(dbeta[i], chain + (2 * i + 1) * kLanes);
     }
     chain += 2 * kVectors * kLanes;
   };
   size_t at = begin;
-  for (; at + kStrip<T> <= end; at += kStrip<T>) visit(at, kStrip<T>, true);
-  if (at < end) visit(at, end - at, false);
+  for (; at + kStrip<T> <= end; at += kStrip<T>) {
+    visit(at, kStrip<T>, true, std::integral_constant<size_t, kVectors>());
+  }
+  if (at == end) return;
+  with_vectors_of<T>(end - at, [&](auto vectors) HWY_ATTR { visit(at, end - at, false, vectors); });
 }
 
 // Second visit, columns [begin, end) of rows [first, last), four or two rows at a time: the chains

@@ -49,7 +49,7 @@ constexpr int64_t kFinishColumns = 256;
 // Bytes of dx gathered before whole lines are written, where rows are not whole lines.
 constexpr size_t kDxStageBytes = size_t{64} << 10;
 
-// One run as the kernels see it: addresses, row offsets, sizes in elements.
+// One run as the kernels see it: addresses, where rows lie, sizes in elements.
 struct Job {
   const Problem& problem;
   const Plan& plan;
@@ -58,8 +58,9 @@ struct Job {
   int64_t padded_cols;
   double reciprocal_cols;
   bool columns;    // dgamma or dbeta wanted
+  bool one_block;  // of rows, in one slab: its chains are all there is to sum
   bool streaming;  // dx is wanted and does not fit the cache
-  RowOffsets dy_rows, x_rows, dx_rows, mean_rows, rstd_rows;
+  const Places& places;
   const RowForms& forms;
   bool gathered;  // not all of the forms are dense
 
@@ -100,7 +101,7 @@ struct Group {
   bool first, last;  // of the groups of the row block
   float* chain;      // chains carried from group to group, all columns; null: one group is all
   bool first_block;  // totals hold nothing yet
-  double* totals;    // dgamma, then dbeta `stride` further on; null: not wanted
+  double* totals;    // dgamma, then dbeta `stride` further on; null: not wanted, or not needed
   int64_t stride;
 };
 
@@ -134,6 +135,10 @@ void each_offset(const RowOffsets& rows, int64_t row, size_t count, Put&& put) {
 // One number a row, from row `row` on.
 void read_numbers(const View& view, const void* base, const RowOffsets& rows, int64_t row,
                   size_t count, float* out) {
+  if (view.dtype == ACL_FLOAT && rows.uniform() && rows.stride() == 1) {
+    std::copy_n(static_cast<const float*>(base) + row, count, out);
+    return;
+  }
   visit_float(view.dtype, [&](auto type) {
     const auto* from = static_cast<const decltype(type)*>(base);
     each_offset(rows, row, count, [&](size_t r, int64_t at) { out[r] = to_float(from[at]); });
@@ -151,12 +156,12 @@ void locate(const Job& job, int64_t row, size_t count, Rows<T>& rows) {
   rows.count = count;
   rows.ordinary = false;
   rows.exact = 0;
-  each_offset(job.dy_rows, row, count, [&](size_t r, int64_t at) { rows.dy[r] = dy + at; });
-  each_offset(job.x_rows, row, count, [&](size_t r, int64_t at) { rows.x[r] = x + at; });
-  each_offset(job.dx_rows, row, count,
+  each_offset(job.places.dy, row, count, [&](size_t r, int64_t at) { rows.dy[r] = dy + at; });
+  each_offset(job.places.x, row, count, [&](size_t r, int64_t at) { rows.x[r] = x + at; });
+  each_offset(job.places.dx, row, count,
               [&](size_t r, int64_t at) { rows.dx[r] = dx + at * element; });
-  read_numbers(problem.mean, job.at.mean, job.mean_rows, row, count, rows.mean);
-  read_numbers(problem.rstd, job.at.rstd, job.rstd_rows, row, count, rows.rstd);
+  read_numbers(problem.mean, job.at.mean, job.places.mean, row, count, rows.mean);
+  read_numbers(problem.rstd, job.at.rstd, job.places.rstd, row, count, rows.rstd);
 }
 
 // Where dx is not streamed row by row although it should be, it may go through a stage.
@@ -203,6 +208,63 @@ HWY_INLINE void write_tile(const Job& job, const Rows<T>& rows, uint32_t near_ze
   }
 }
 
+// The final sums of columns [begin, end) in strip order: sums(v) are those of vector v.
+template <class T, class Sums>
+HWY_INLINE void write_sums(const View& view, void* base, int64_t begin, int64_t end,
+                           const Sums& sums) {
+  const RowOffsets places(view, view.rank);
+  visit_float(view.dtype, [&](auto type) HWY_ATTR {
+    using Out = decltype(type);
+    auto* out = static_cast<Out*>(base);
+    alignas(64) float in_order[kStrip<T>];
+    const auto count = static_cast<size_t>(end - begin);
+    for (size_t at = 0; at < count; at += kStrip<T>) {
+      Strip<T> strip;
+      for (size_t i = 0; i < kStripVectors<T>; ++i) strip.v[i] = sums(at / kLanes + i);
+      store_in_order<T>(strip, in_order);
+      const size_t columns = std::min(count - at, kStrip<T>);
+      const int64_t first = begin + static_cast<int64_t>(at);
+      if (places.uniform() && places.stride() == 1) {
+        for (size_t i = 0; i < columns; i += kLanes) {
+          Store::write(out + first + i, std::min(kLanes, columns - i), load16(in_order + i));
+        }
+        continue;
+      }
+      for (size_t i = 0; i < columns; ++i) {
+        const int64_t col = first + static_cast<int64_t>(i);
+        const int64_t place = places.uniform() ? col * places.stride() : places(col);
+        out[place] = from_float<Out>(in_order[i]);
+      }
+    }
+  });
+}
+
+// `totals` holds dgamma, then dbeta `stride` further on. They are added to `onto`: 0, or -0 to
+// leave a total as it is that is -0 (a chain of terms that underflow).
+template <class T>
+void write_column_sums(const Job& job, int64_t begin, int64_t end, const double* totals,
+                       int64_t stride, float onto = 0.0f) {
+  const Problem& problem = job.problem;
+  const auto write = [&](const View& view, void* base, const double* from) HWY_ATTR {
+    write_sums<T>(view, base, begin, end,
+                  [&](size_t v) HWY_ATTR { return add(set16(onto), round16(from + v * kLanes)); });
+  };
+  if (problem.want_dgamma) write(problem.dgamma, job.at.dgamma, totals);
+  if (problem.want_dbeta) write(problem.dbeta, job.at.dbeta, totals + stride);
+}
+
+// The same from chains that are all there is.
+template <class T>
+HWY_NOINLINE void write_chains(const Job& job, int64_t begin, int64_t end, const float* chain) {
+  const Problem& problem = job.problem;
+  const auto write = [&](const View& view, void* base, const float* from) HWY_ATTR {
+    write_sums<T>(view, base, begin, end,
+                  [&](size_t v) HWY_ATTR { return add(zero16(), load16(from + 2 * v * kLanes)); });
+  };
+  if (problem.want_dgamma) write(problem.dgamma, job.at.dgamma, chain);
+  if (problem.want_dbeta) write(problem.dbeta, job.at.dbeta, chain + kLanes);
+}
+
 // Second visit of a group of rows: columns [begin, end), a tile at a time, so that its chains stay
 // in L1 and every row is read and written in runs long enough for the memory's pages.
 template <class T>
@@ -236,6 +298,8 @@ void write_rows(const Job& job, Rows<T>& rows, const Group& group, int64_t begin
     }
     if (group.last && group.totals != nullptr) {
       flush_chains(group, at - begin, at - begin + columns, chain);
+    } else if (job.one_block && group.last) {
+      write_chains<T>(job, at, tile.end, chain);
     }
   }
 }
@@ -267,11 +331,12 @@ void slab(const Job& job, int64_t index) {
     chain = thread_scratch(2 * job.padded_cols);
     if (chain == nullptr) group_rows = kRowBlock;  // slower, same bits
   }
-  const bool dense = job.forms.dx.dense() && job.dx_rows.uniform() && job.dx_rows.stride() == cols;
+  const bool dense =
+      job.forms.dx.dense() && job.places.dx.uniform() && job.places.dx.stride() == cols;
   const bool staged = job.streaming && dense && job.problem.dx.dtype == job.problem.x.dtype &&
                       cols * size % static_cast<int64_t>(kLineBytes) != 0 &&
                       kRowBlock * cols * size + int64_t{kLineBytes} <= int64_t{kDxStageBytes};
-  const bool uniform = !job.gathered && job.dy_rows.uniform() && job.x_rows.uniform();
+  const bool uniform = !job.gathered && job.places.dy.uniform() && job.places.x.uniform();
   DxStage<T> stage(job.streaming);
   Rows<T> rows;
   for (int64_t block = begin; block < end; block += kRowBlock) {
@@ -282,14 +347,14 @@ void slab(const Job& job, int64_t index) {
       if (uniform) {
         // Behind the last row: the rows themselves, which are at hand.
         const int64_t ahead = group_end < job.problem.rows ? (group_end - row) * size : 0;
-        rows.ahead = {ahead * job.dy_rows.stride(), ahead * job.x_rows.stride()};
+        rows.ahead = {ahead * job.places.dy.stride(), ahead * job.places.x.stride()};
       }
       if (job.problem.want_dx) find_means(job, rows);
       const Group group{row == block,
                         group_end == block_end,
                         chain,
                         block == begin,
-                        job.columns ? job.slab_totals(index) : nullptr,
+                        job.columns && !job.one_block ? job.slab_totals(index) : nullptr,
                         job.padded_cols};
       write_rows<T>(job, rows, group, 0, cols, staged ? &stage : nullptr);
     }
@@ -337,47 +402,6 @@ void row_means(const Job& job, int64_t row) {
   job.row_means(row) = {found.g, found.gx, exact};
 }
 
-// The final sums of columns [begin, end), from FP64 totals in strip order.
-template <class T>
-void write_sums(const View& view, void* base, int64_t begin, int64_t end, const double* totals) {
-  const RowOffsets places(view, view.rank);
-  visit_float(view.dtype, [&](auto type) {
-    using Out = decltype(type);
-    auto* out = static_cast<Out*>(base);
-    alignas(64) float in_order[kStrip<T>];
-    const auto count = static_cast<size_t>(end - begin);
-    for (size_t at = 0; at < count; at += kStrip<T>) {
-      Strip<T> rounded;
-      for (size_t i = 0; i < kStripVectors<T>; ++i) {
-        rounded.v[i] = round16(totals + at + i * kLanes);
-      }
-      store_in_order<T>(rounded, in_order);
-      const size_t columns = std::min(count - at, kStrip<T>);
-      const int64_t first = begin + static_cast<int64_t>(at);
-      if (places.uniform() && places.stride() == 1) {
-        for (size_t i = 0; i < columns; i += kLanes) {
-          Store::write(out + first + i, std::min(kLanes, columns - i), load16(in_order + i));
-        }
-        continue;
-      }
-      for (size_t i = 0; i < columns; ++i) {
-        const int64_t col = first + static_cast<int64_t>(i);
-        const int64_t place = places.uniform() ? col * places.stride() : places(col);
-        out[place] = from_float<Out>(in_order[i]);
-      }
-    }
-  });
-}
-
-// `totals` holds dgamma, then dbeta `stride` further on.
-template <class T>
-void write_column_sums(const Job& job, int64_t begin, int64_t end, const double* totals,
-                       int64_t stride) {
-  const Problem& problem = job.problem;
-  if (problem.want_dgamma) write_sums<T>(problem.dgamma, job.at.dgamma, begin, end, totals);
-  if (problem.want_dbeta) write_sums<T>(problem.dbeta, job.at.dbeta, begin, end, totals + stride);
-}
-
 // Wide problems, second pass: all rows of one panel.
 template <class T>
 void panel(const Job& job, int64_t index) {
@@ -397,13 +421,16 @@ void panel(const Job& job, int64_t index) {
     const Group group{true, true, nullptr, block == 0, job.columns ? totals : nullptr, kPanel};
     write_rows<T>(job, rows, group, begin, end, nullptr);
   }
-  write_column_sums<T>(job, begin, end, totals, kPanel);
+  write_column_sums<T>(job, begin, end, totals, kPanel, -0.0f);
   if (job.streaming) hwy::FlushStream();
 }
 
 // dgamma and dbeta of columns [begin, end) from all slabs, in the slabs' order.
 template <class T>
 void finish_columns(const Job& job, int64_t begin, int64_t end) {
+  if (job.plan.slabs == 1) {
+    return write_column_sums<T>(job, begin, end, job.slab_totals(0) + begin, job.padded_cols);
+  }
   alignas(64) double totals[2 * kFinishColumns];
   const TagF64 d64;
   const auto count = static_cast<size_t>(round_up(end - begin, static_cast<int64_t>(kStrip<T>)));
@@ -462,7 +489,7 @@ void run(const Job& job) {
     return;
   }
   parallel_blocks(plan.slabs, [&](int64_t index) { slab<T>(job, index); });
-  if (!job.columns) return;
+  if (!job.columns || job.one_block) return;
   const auto finish = [&](int64_t index) {
     const int64_t begin = index * kFinishColumns;
     finish_columns<T>(job, begin, std::min(begin + kFinishColumns, job.problem.cols));
@@ -494,26 +521,22 @@ HWY_EXPORT(run_bf16);
 
 }  // namespace
 
-void run_cpu(const Problem& problem, const Plan& plan, const Addresses& at) {
+void run_cpu(const Problem& problem, const Plan& plan, const Places& places, const Addresses& at) {
   const int64_t output_bytes =
       problem.rows * problem.cols * static_cast<int64_t>(dtype_size(problem.dx.dtype));
-  const RowForms forms{Segments(problem.dy, problem.row_dim), Segments(problem.x, problem.row_dim),
-                       problem.want_dx ? Segments(problem.dx, problem.row_dim) : Segments()};
+  const bool columns = problem.want_dgamma || problem.want_dbeta;
   const Job job{problem,
                 plan,
                 at,
                 static_cast<const float*>(plan.gamma_bytes > 0 ? at.gamma_region : at.gamma),
                 round_up(problem.cols, kWidestStrip),
                 1.0 / static_cast<double>(problem.cols),
-                problem.want_dgamma || problem.want_dbeta,
+                columns,
+                columns && problem.rows > 0 && plan.partial_bytes == 0 && !plan.wide,
                 problem.want_dx && outputs_should_stream(output_bytes),
-                RowOffsets(problem.dy, problem.row_dim),
-                RowOffsets(problem.x, problem.row_dim),
-                RowOffsets(problem.dx, problem.want_dx ? problem.row_dim : 0),
-                RowOffsets(problem.mean, problem.mean.rank),
-                RowOffsets(problem.rstd, problem.rstd.rank),
-                forms,
-                !forms.dense()};
+                places,
+                places.forms,
+                !places.forms.dense()};
   switch (problem.x.dtype) {
     case ACL_FLOAT16:
       return HWY_DYNAMIC_DISPATCH(run_f16)(job);

@@ -181,6 +181,7 @@ double bytes_moved(const Problem& problem) {
 struct Call {
   Problem problem;
   Plan plan;
+  Places places;
   int dy, x, mean, rstd, gamma, dx, dgamma, dbeta;
   int gamma_region, partial_region, row_region;
 
@@ -199,7 +200,7 @@ struct Call {
     at.row_region = run.region(row_region);
     return at;
   }
-  void operator()(const Run& run) const { run_cpu(problem, plan, addresses(run)); }
+  void operator()(const Run& run) const { run_cpu(problem, plan, places, addresses(run)); }
   CudaAnswer on_cuda(const Run& run) const {
     return run_cuda(problem, addresses(run), run.queue());
   }
@@ -225,11 +226,25 @@ Plan make_plan(const Problem& problem) {
   if (plan.wide) {
     plan.row_bytes =
         problem.rows * (plan.panels * 2 * double_size + static_cast<int64_t>(sizeof(RowMeans)));
-  } else if (columns) {
+  } else if (columns && problem.rows > kRowBlock) {
     plan.partial_bytes =
         saturating_product({plan.slabs, 2, round_up(problem.cols, kWidestStrip), double_size});
   }
   return plan;
+}
+
+Places make_places(const Problem& problem) {
+  const int row_dim = problem.row_dim;
+  Places places;
+  places.dy = RowOffsets(problem.dy, row_dim);
+  places.x = RowOffsets(problem.x, row_dim);
+  places.dx = RowOffsets(problem.dx, problem.want_dx ? row_dim : 0);
+  places.mean = RowOffsets(problem.mean, problem.mean.rank);
+  places.rstd = RowOffsets(problem.rstd, problem.rstd.rank);
+  places.forms.dy = Segments(problem.dy, row_dim);
+  places.forms.x = Segments(problem.x, row_dim);
+  if (problem.want_dx) places.forms.dx = Segments(problem.dx, row_dim);
+  return places;
 }
 
 Status parse(const Arguments& arguments, Launch& launch) {
@@ -282,6 +297,7 @@ Status parse(const Arguments& arguments, Launch& launch) {
     return kOk;
   }
   call.plan = make_plan(problem);
+  call.places = make_places(problem);
   call.gamma_region = launch.book(call.plan.gamma_bytes);
   call.partial_region = launch.book(call.plan.partial_bytes);
   call.row_region = launch.book(call.plan.row_bytes);

@@ -15,7 +15,9 @@
 #include "aclnn/acl_meta.h"
 #include "base/status.h"
 #include "base/view.h"
+#include "kernels/cpu/rows.h"
 #include "kernels/cuda/queue.h"
+#include "ops/layer_norm_backward/row_forms.h"
 
 namespace aclgrad {
 class Launch;
@@ -53,12 +55,20 @@ struct Plan {
 
   // Bytes of workspace regions; 0: not needed.
   int64_t gamma_bytes = 0;  // gamma as FP32
-  int64_t partial_bytes =
-      0;  // double [slabs][2][padded cols]: dgamma and dbeta totals of each slab
+  // double [slabs][2][padded cols]: dgamma and dbeta totals of each slab. One block of rows has
+  // none.
+  int64_t partial_bytes = 0;
   // wide: double [rows][panels][2]: sums of g and g * xhat; RowMeans [rows]
   int64_t row_bytes = 0;
 };
 Plan make_plan(const Problem& problem);
+
+// Where its rows lie: found once, because a small run hardly takes longer.
+struct Places {
+  RowOffsets dy, x, dx, mean, rstd;
+  RowForms forms;
+};
+Places make_places(const Problem& problem);
 
 // Addresses of one run. Absent ones are null.
 struct Addresses {
@@ -66,7 +76,7 @@ struct Addresses {
   void *dx = nullptr, *dgamma = nullptr, *dbeta = nullptr;
   void *gamma_region = nullptr, *partial_region = nullptr, *row_region = nullptr;
 };
-void run_cpu(const Problem& problem, const Plan& plan, const Addresses& at);
+void run_cpu(const Problem& problem, const Plan& plan, const Places& places, const Addresses& at);
 // Its regions are those of GpuScratch (plan.h): gamma_region has the lane sums, row_region the
 // numbers of the rows.
 CudaAnswer run_cuda(const Problem& problem, const Addresses& at, const CudaQueue& queue);

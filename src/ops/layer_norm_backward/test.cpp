@@ -576,6 +576,48 @@ TEST(LayerNormBackward, AMillionTermsAndConstantColumnsHoldTheTolerance) {
   }
 }
 
+// The workspace that phase one plans for tensors whose addresses are not known yet.
+uint64_t planned_workspace(int64_t rows, int64_t cols, aclDataType dtype) {
+  const auto tensor = [](std::vector<int64_t> dims, aclDataType type) {
+    return aclCreateTensor(dims.data(), dims.size(), type, nullptr, 0, ACL_FORMAT_ND, dims.data(),
+                           dims.size(), nullptr);
+  };
+  aclTensor* tensors[] = {tensor({rows, cols}, dtype),  tensor({rows, cols}, dtype),
+                          tensor({rows, 1}, ACL_FLOAT), tensor({rows, 1}, ACL_FLOAT),
+                          tensor({cols}, dtype),        tensor({rows, cols}, dtype),
+                          tensor({cols}, dtype),        tensor({cols}, dtype)};
+  const auto [dy, x, mean, rstd, gamma, dx, dgamma, dbeta] = tensors;
+  aclIntArray* normalized_shape = aclCreateIntArray(&cols, 1);
+  const bool all[] = {true, true, true};
+  aclBoolArray* mask = aclCreateBoolArray(all, 3);
+  uint64_t workspace = 0;
+  aclOpExecutor* executor = nullptr;
+  require(
+      aclnnLayerNormBackwardGetWorkspaceSize(dy, x, normalized_shape, mean, rstd, gamma, nullptr,
+                                             mask, dx, dgamma, dbeta, &workspace, &executor),
+      "aclnnLayerNormBackwardGetWorkspaceSize");
+  require(aclSetAclOpExecutorRepeatable(executor), "aclSetAclOpExecutorRepeatable");
+  require(aclDestroyAclOpExecutor(executor), "aclDestroyAclOpExecutor");
+  for (aclTensor* each : tensors) aclDestroyTensor(each);
+  aclDestroyIntArray(normalized_shape);
+  aclDestroyBoolArray(mask);
+  return workspace;
+}
+
+TEST(LayerNormBackward, LargeOperandsHaveAWorkspaceOfAtMostATwentiethOfThem) {
+  constexpr int64_t kShapes[][2] = {{8192, 4096}, {2048, 12288}, {32768, 768}, {200704, 192},
+                                    {400000, 64}, {1024, 20000}, {2000, 8000}, {300, 60000},
+                                    {20, 600000}, {64, 200000},  {12000000, 1}};
+  for (const auto& [rows, cols] : kShapes) {
+    for (const aclDataType dtype : {ACL_FLOAT, ACL_FLOAT16, ACL_BF16}) {
+      const uint64_t element = dtype == ACL_FLOAT ? 4 : 2;
+      const uint64_t operands = 3 * element * static_cast<uint64_t>(rows * cols);
+      EXPECT_LE(20 * planned_workspace(rows, cols, dtype), operands)
+          << rows << "x" << cols << ", " << element << " bytes an element";
+    }
+  }
+}
+
 TEST(LayerNormBackward, TheCallersFloatingPointModesHaveNoInfluence) {
   Problem problem({33, 100}, all_of(ACL_FLOAT16));
   ASSERT_TRUE(problem.run_it().ok());

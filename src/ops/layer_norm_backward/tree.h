@@ -35,11 +35,15 @@ constexpr bool is_wide(int64_t rows, int64_t cols) {
   return (rows < kWideRows && cols >= 2 * kPanel) || cols > kWideCols;
 }
 
+// Elements from which memory counts: 16-bit operands of 50 MB.
+inline constexpr int64_t kLarge = int64_t{1} << 23;
+
 // Rows of one slab. A slab costs 16 bytes of FP64 totals per column, written and read once: with 64
-// rows that is 4 % of the operands' bytes in FP32, and 256 slabs are enough for any machine.
+// rows that is 4 % of the operands' bytes in 16 bits, and 256 slabs are enough for any machine.
 constexpr int64_t slab_rows(int64_t rows, int64_t cols) {
   if (rows * cols <= kSmall) return std::max(kRowBlock, round_up(rows, kRowBlock));
-  const int64_t least = rows >= 4096 ? 64 : rows >= 1024 ? 32 : 16;
+  const bool large = rows * cols >= kLarge;
+  const int64_t least = large || rows >= 4096 ? 64 : rows >= 1024 ? 32 : 16;
   return std::max(least, round_up(ceil_div(rows, 256), kRowBlock));
 }
 

@@ -16,8 +16,11 @@ aclnnStatus aclnnNsaCompressGetWorkspaceSize(const aclTensor* input, const aclTe
   const Arguments arguments{
       input,         weight, actSeqLenOptional, layoutOptional, compressBlockSize, compressStride,
       actSeqLenType, output, workspaceSize,     executor};
-  return aclgrad::plan_phase("aclnnNsaCompress", workspaceSize, executor,
-                             [&](aclgrad::Launch& launch) { return parse(arguments, launch); });
+  return aclgrad::plan_phase(
+      "aclnnNsaCompress",
+      aclgrad::CallKey(input, weight, actSeqLenOptional, layoutOptional, compressBlockSize,
+                       compressStride, actSeqLenType, output),
+      workspaceSize, executor, [&](aclgrad::Launch& launch) { return parse(arguments, launch); });
 }
 
 aclnnStatus aclnnNsaCompress(void* workspace, uint64_t workspaceSize, aclOpExecutor* executor,

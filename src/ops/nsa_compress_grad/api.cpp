@@ -16,7 +16,11 @@ aclnnStatus aclnnNsaCompressGradGetWorkspaceSize(
       outputGrad,        input,          weight,        actSeqLenOptionalOptional,
       compressBlockSize, compressStride, actSeqLenType, layoutOptionalOptional,
       inputGradOut,      weightGradOut,  workspaceSize, executor};
-  return aclgrad::plan_phase("aclnnNsaCompressGrad", workspaceSize, executor,
+  return aclgrad::plan_phase("aclnnNsaCompressGrad",
+                             aclgrad::CallKey(outputGrad, input, weight, actSeqLenOptionalOptional,
+                                              compressBlockSize, compressStride, actSeqLenType,
+                                              layoutOptionalOptional, inputGradOut, weightGradOut),
+                             workspaceSize, executor,
                              [&](aclgrad::Launch& launch) { return parse(arguments, launch); });
 }
 

@@ -126,6 +126,9 @@ double bytes_moved(const Problem& problem) {
   return elements * static_cast<double>(sizeof(uint16_t));
 }
 
+// A plan with more of them is not kept for the next call.
+constexpr size_t kSequencesKept = 1024;
+
 // The closed call.
 struct Call {
   Problem problem;
@@ -209,6 +212,7 @@ Status parse(const Arguments& arguments, Launch& launch) {
   Call& call = launch.make<Call>();
   Problem& problem = call.problem;
   if (Status s = check_all(arguments, in, problem)) return s;
+  if (problem.sequences.size() > kSequencesKept) launch.keep_nothing();
 
   call.dy = launch.input(in.dy, rows_of(1), &problem.dy);
   call.x = launch.input(in.x, rows_of(1), &problem.x);

@@ -12,8 +12,9 @@ aclnnStatus aclnnScaledMaskedSoftmaxGetWorkspaceSize(const aclTensor* x, const a
                                                      uint64_t* workspaceSize,
                                                      aclOpExecutor** executor) {
   const Arguments arguments{x, mask, scale, fixedTriuMask, y, workspaceSize, executor};
-  return aclgrad::plan_phase("aclnnScaledMaskedSoftmax", workspaceSize, executor,
-                             [&](aclgrad::Launch& launch) { return parse(arguments, launch); });
+  return aclgrad::plan_phase(
+      "aclnnScaledMaskedSoftmax", aclgrad::CallKey(x, mask, scale, fixedTriuMask, y), workspaceSize,
+      executor, [&](aclgrad::Launch& launch) { return parse(arguments, launch); });
 }
 
 aclnnStatus aclnnScaledMaskedSoftmax(void* workspace, uint64_t workspaceSize,

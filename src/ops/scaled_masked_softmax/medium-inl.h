@@ -11,6 +11,8 @@
 #endif
 
 #include <algorithm>
+#include <iterator>
+#include <type_traits>
 #include <utility>
 
 #include "kernels/cpu/row_joins-inl.h"
@@ -44,6 +46,14 @@ struct MediumRows {
   }
 };
 
+// Whether the first vector of a row's last pair is empty, because the row has no more than half a
+// pair there (see load_row()): what stands in it is neither summed nor kept by write_pairs(). BF16
+// has elements in both.
+template <class T>
+HWY_INLINE bool ends_with_one_vector(size_t cols) {
+  return !std::is_same_v<T, bfloat16_t> && cols % kPair - 1 < kLanes;
+}
+
 // exp() of a row in the buffer, and what is left of its sum (wide_sums-inl.h).
 template <class T>
 HWY_INLINE void exp_medium(const Job& job, const ExpTerms& terms, const T* ahead, float* values,
@@ -51,7 +61,8 @@ HWY_INLINE void exp_medium(const Job& job, const ExpTerms& terms, const T* ahead
   constexpr size_t kChains = 4;
   F32x16 acc[kChains];
   for (F32x16& chain : acc) chain = zero16();
-  const size_t vectors = job.padded / kLanes;
+  const bool one_vector = ends_with_one_vector<T>(job.cols);
+  const size_t vectors = job.padded / kLanes - (one_vector ? 2 : 0);
   const auto visit = [&](size_t i, size_t chain) HWY_ATTR {
     hwy::Prefetch(ahead + i * kLanes);
     const F32x16 value = exp_below(load16(values + i * kLanes), terms);
@@ -62,9 +73,17 @@ HWY_INLINE void exp_medium(const Job& job, const ExpTerms& terms, const T* ahead
   for (; i + kChains <= vectors; i += kChains) {
     for (size_t chain = 0; chain < kChains; ++chain) visit(i + chain, chain);
   }
-  if (i < vectors) {  // rows are whole pairs
+  const bool odd_pairs = i < vectors;  // rows are whole pairs
+  if (odd_pairs) {
     visit(i, 0);
     visit(i + 1, 1);
+  }
+  if (one_vector) {
+    if (odd_pairs) {
+      visit(vectors + 1, 3);
+    } else {
+      visit(vectors + 1, 1);
+    }
   }
   put_wide(add(add(acc[0], acc[1]), add(acc[2], acc[3])), sum);
 }
@@ -91,11 +110,13 @@ HWY_NOINLINE void unusual_medium_rows(const Job& job, const MediumRows<T>& rows,
 template <class T>
 HWY_INLINE void medium_group(const Job& job, const MediumRows<T>& rows, const MediumRows<T>& ahead,
                              const RowLanes<kLanes>& all, float* values, Stage<T>* stage) {
-  alignas(64) float lanes[kLanes * kLanes] = {};
+  alignas(64) float lanes[kLanes * kLanes];
   alignas(64) float largest[kLanes], rounder[kLanes], rest[kLanes];
   for (size_t r = 0; r < rows.count; ++r) {
     store_raw(load_row(job, rows.row[r], values + r * kMediumCols), lanes + r * kLanes);
   }
+  const bool whole = rows.count == kLanes;
+  if (!whole) std::fill(lanes + rows.count * kLanes, std::end(lanes), 0.0f);
   const F32x16 largest16 = join_rows(lanes, kLanes, all, Largest());
   store_raw(largest16, largest);
   bool usual = true;
@@ -105,7 +126,7 @@ HWY_INLINE void medium_group(const Job& job, const MediumRows<T>& rows, const Me
   ExpTerms terms = exp_terms(job.factor, largest16);
   store_raw(terms.rounder, rounder);
   store_raw(terms.rest, rest);
-  alignas(64) double wide[kLanes * kWideSums] = {};
+  alignas(64) double wide[kLanes * kWideSums];
   alignas(64) double sums[kLanes];
   for (size_t r = 0; r < rows.count; ++r) {
     terms.rounder = set16(rounder[r]);
@@ -113,6 +134,7 @@ HWY_INLINE void medium_group(const Job& job, const MediumRows<T>& rows, const Me
     const T* next = ahead.row[std::min(r, std::max(ahead.count, size_t{1}) - 1)].x;
     exp_medium(job, terms, next, values + r * kMediumCols, wide + r * kWideSums);
   }
+  if (!whole) std::fill(wide + rows.count * kWideSums, std::end(wide), 0.0);
   join_sums(wide, sums);
   join_sums(wide + kWideSums * kWideSums, sums + kWideSums);
   for (size_t r = 0; r < rows.count; ++r) {

@@ -11,7 +11,9 @@ aclnnStatus aclnnScaledMaskedSoftmaxBackwardGetWorkspaceSize(
     const aclTensor* gradOutput, const aclTensor* y, const aclTensor* mask, double scale,
     bool fixTriuMask, aclTensor* out, uint64_t* workspaceSize, aclOpExecutor** executor) {
   const Arguments arguments{gradOutput, y, mask, scale, fixTriuMask, out, workspaceSize, executor};
-  return aclgrad::plan_phase("aclnnScaledMaskedSoftmaxBackward", workspaceSize, executor,
+  return aclgrad::plan_phase("aclnnScaledMaskedSoftmaxBackward",
+                             aclgrad::CallKey(gradOutput, y, mask, scale, fixTriuMask, out),
+                             workspaceSize, executor,
                              [&](aclgrad::Launch& launch) { return parse(arguments, launch); });
 }
 

@@ -86,7 +86,7 @@ uint64_t CpuStream::enqueue(const char*, Work* work) {
       (head_ == nullptr ? head_ : tail_->next) = work;
       tail_ = work;
       sequence = enqueued_.load(std::memory_order_relaxed) + 1;
-      note_late_ticket(work->ticket, sequence);
+      note_ticket(work->ticket, sequence);
       enqueued_.store(sequence, std::memory_order_release);
       if (!running_ && worker_ != Worker::kAwake) {
         wake = worker_ == Worker::kParked;
@@ -102,7 +102,9 @@ uint64_t CpuStream::enqueue(const char*, Work* work) {
   return sequence;
 }
 
-void CpuStream::note_late_ticket(uint64_t ticket, uint64_t sequence) {
+void CpuStream::note_ticket(uint64_t ticket, uint64_t sequence) {
+  const uint64_t oldest = oldest_ticket_.load(std::memory_order_relaxed);
+  if (ticket < oldest) oldest_ticket_.store(ticket, std::memory_order_release);
   if (completed_.load(std::memory_order_relaxed) >= late_until_) late_ticket_ = UINT64_MAX;
   if (ticket >= latest_ticket_) {
     latest_ticket_ = ticket;
@@ -110,6 +112,16 @@ void CpuStream::note_late_ticket(uint64_t ticket, uint64_t sequence) {
   }
   late_ticket_ = std::min(late_ticket_, ticket);
   late_until_ = sequence;
+}
+
+// The oldest ticket of what is left.
+void CpuStream::note_end_of_work() noexcept {
+  uint64_t oldest = UINT64_MAX;
+  if (head_ != nullptr) {
+    const bool late = completed_.load(std::memory_order_relaxed) < late_until_;
+    oldest = std::min(late ? late_ticket_ : UINT64_MAX, head_->ticket);
+  }
+  oldest_ticket_.store(oldest, std::memory_order_release);
 }
 
 bool CpuStream::start_worker_locked() {
@@ -131,7 +143,6 @@ void CpuStream::run_queue(Lock& lock, uint64_t last) {
          !process::exiting()) {
     Work* const work = std::exchange(head_, head_->next);
     if (head_ == nullptr) tail_ = nullptr;
-    running_ticket_ = work->ticket;
     lock.unlock();
     TaskErrors errors;
     {
@@ -162,6 +173,7 @@ void CpuStream::complete(uint64_t sequence, TaskErrors& errors) noexcept {
     }
   }
   completed_.store(sequence, std::memory_order_release);
+  note_end_of_work();
   if (waiting_ > 0 && sequence >= wake_at_) {
     wake_at_ = UINT64_MAX;
     done_.notify_all();
@@ -317,6 +329,7 @@ void CpuStream::abort() {
     }
     if (!process::exiting()) {
       completed_.store(enqueued_.load(std::memory_order_relaxed), std::memory_order_release);
+      note_end_of_work();
       done_.notify_all();
     }
     end_worker_locked();
@@ -334,16 +347,6 @@ void CpuStream::await_running(const Deadline& deadline) {
   Lock lock(mutex_);
   while (running_ && wait_once(lock, UINT64_MAX, deadline)) {
   }
-}
-
-uint64_t CpuStream::oldest_ticket() {
-  const Lock lock(mutex_);
-  const uint64_t completed = completed_.load(std::memory_order_relaxed);
-  const uint64_t late = completed < late_until_ ? late_ticket_ : UINT64_MAX;
-  if (running_ && completed < enqueued_.load(std::memory_order_relaxed)) {
-    return std::min(late, running_ticket_);
-  }
-  return head_ == nullptr ? UINT64_MAX : std::min(late, head_->ticket);
 }
 
 DataErrorList CpuStream::take_errors(uint64_t sequence) {

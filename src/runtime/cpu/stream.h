@@ -37,7 +37,7 @@ class CpuStream final : public Stream, public std::enable_shared_from_this<CpuSt
   void abort() override;
   void interrupt() override;
   void await_running(const Deadline& deadline) override;
-  uint64_t oldest_ticket() override;
+  uint64_t oldest_ticket() override { return oldest_ticket_.load(std::memory_order_acquire); }
   DataErrorList take_errors(uint64_t sequence) override;
   DataErrorList copy_errors(uint64_t sequence) override;
   void adopt_errors(DataErrorList errors) noexcept override;
@@ -56,7 +56,8 @@ class CpuStream final : public Stream, public std::enable_shared_from_this<CpuSt
   void drain_locked(Lock& lock);
   void end_worker_locked();
   bool start_worker_locked();
-  void note_late_ticket(uint64_t ticket, uint64_t sequence);
+  void note_ticket(uint64_t ticket, uint64_t sequence);
+  void note_end_of_work() noexcept;
 
   void worker_loop();
   bool spin(uint64_t sequence) const;
@@ -68,7 +69,9 @@ class CpuStream final : public Stream, public std::enable_shared_from_this<CpuSt
   Work* tail_ = nullptr;
   std::atomic<uint64_t> enqueued_{0};   // written under mutex_
   std::atomic<uint64_t> completed_{0};  // written under mutex_
-  uint64_t running_ticket_ = 0;
+  // Read without the lock by every thread that frees memory: a thread that synchronises would
+  // otherwise wait for those. Written under mutex_, after the work's last access to memory.
+  std::atomic<uint64_t> oldest_ticket_{UINT64_MAX};
   // Work may carry an older ticket than what stands before it: until it is done, this one counts.
   uint64_t latest_ticket_ = 0;
   uint64_t late_ticket_ = UINT64_MAX;

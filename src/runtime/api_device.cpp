@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The C boundary: devices and contexts.
+#include <new>
 #include <span>
 #include <utility>
 
@@ -107,13 +108,27 @@ Status reset_device(int32_t device) {
   return failed;
 }
 
+// Makes what belongs to a device, or tells that the device has failed, before or meanwhile.
+template <class Make>
+Status make_on(const char* function, int32_t device, Make&& make) {
+  if (const Status status = backend().check(function, device)) return status;
+  try {
+    make();
+  } catch (const std::bad_alloc&) {
+    if (const Status status = backend().check(function, device)) return status;
+    throw;
+  }
+  return kOk;
+}
+
 Status create_context(aclrtContext* context, int32_t device) {
   constexpr const char* kName = "aclrtCreateContext";
   if (context == nullptr) return null_parameter(kName, "context");
   if (const Status status = check_device(kName, "deviceId", device)) return status;
-  *context = contexts::create(device, false);
-  contexts::set_current(*context);
-  return kOk;
+  return make_on(kName, device, [&] {
+    *context = contexts::create(device, false);
+    contexts::set_current(*context);
+  });
 }
 
 Status destroy_context(aclrtContext context) {
@@ -197,8 +212,7 @@ aclError aclrtGetDeviceCount(uint32_t* count) {
 aclError aclrtSetDevice(int32_t deviceId) {
   return guarded("aclrtSetDevice", ACL_ERROR_BAD_ALLOC, [&] {
     if (const Status status = check_device("aclrtSetDevice", "deviceId", deviceId)) return status;
-    contexts::retain_device(deviceId);
-    return kOk;
+    return make_on("aclrtSetDevice", deviceId, [&] { contexts::retain_device(deviceId); });
   });
 }
 

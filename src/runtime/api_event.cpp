@@ -75,7 +75,11 @@ Status query(const char* function, aclrtEvent handle, T* status, T complete, T n
   const EventTable::Pin event = events::resolve(function, "event", handle, refusal);
   if (!event) return refusal;
   const std::shared_ptr<RecordPoint> point = event->state->latest();
-  *status = point == nullptr || point->complete() ? complete : not_ready;
+  const bool is_complete = point == nullptr || point->complete();
+  if (point != nullptr) {
+    if (const Status failed = point->stream->check(function)) return failed;
+  }
+  *status = is_complete ? complete : not_ready;
   return kOk;
 }
 
@@ -95,6 +99,9 @@ Status query_waits(aclrtEvent handle, aclrtEventWaitStatus* status) {
 Status timestamp(const char* function, const char* name, const std::shared_ptr<RecordPoint>& point,
                  int64_t& nanoseconds) {
   const bool complete = point != nullptr && point->complete();
+  if (point != nullptr) {
+    if (const Status failed = point->stream->check(function)) return failed;
+  }
   nanoseconds = complete ? point->nanoseconds.load(std::memory_order_acquire) : 0;
   if (nanoseconds != 0) return kOk;
   const char* const state = point == nullptr ? "not recorded"

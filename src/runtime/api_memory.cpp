@@ -68,7 +68,11 @@ Status allocate(const char* function, const char* name, MemorySpace space, size_
   if (!context) return refusal;
   if (const Status status = backend().check(function, context->device)) return status;
   try {
-    return memory::allocate(function, context->device, space, size, out);
+    const Status status = memory::allocate(function, context->device, space, size, out);
+    if (status == kOk) return kOk;
+    // It may have been the first to meet a failure of the device.
+    const Status failed = backend().check(function, context->device);
+    return failed != kOk ? failed : status;
   } catch (const std::bad_alloc&) {  // none even for the library's notes about the allocation
     return fail(ACL_ERROR_RT_MEMORY_ALLOCATION, "%s: no memory for size, %zu bytes", function,
                 size);
@@ -82,8 +86,9 @@ Status release(const char* function, const char* name, MemorySpace space, void* 
 
 // A range must not begin in dead memory, nor leave the allocation it begins in.
 Status check_range(const char* function, const char* name, const void* address, size_t count,
-                   bool* pageable = nullptr) {
+                   AddressKind& kind) {
   const Allocation found = memory::find(address);
+  kind = found.kind;
   const auto begin = reinterpret_cast<uintptr_t>(address);
   switch (found.kind) {
     case AddressKind::kDeadDevice:
@@ -100,17 +105,14 @@ Status check_range(const char* function, const char* name, const void* address, 
                   function, count, rest, name, address);
     }
     case AddressKind::kUnknown:
+    case AddressKind::kForeignDevice:
     case AddressKind::kPageable:
     case AddressKind::kForeignHost:
       break;
   }
-  if (begin + count < begin) {
-    return fail(ACL_ERROR_RT_PARAM_INVALID,
-                "%s: count is %zu, expected an end of %s that is an address", function, count,
-                name);
-  }
-  if (pageable != nullptr) *pageable = true;
-  return kOk;
+  if (begin + count >= begin) return kOk;
+  return fail(ACL_ERROR_RT_PARAM_INVALID,
+              "%s: count is %zu, expected an end of %s that is an address", function, count, name);
 }
 
 bool valid_kind(int kind) {
@@ -124,6 +126,42 @@ struct Copy {
   size_t count;
   int kind;  // an aclrtMemcpyKind, if it is one
 };
+
+enum class Side : uint8_t { kAny, kHost, kDevice };
+struct Sides {
+  Side to, from;
+};
+Sides sides_of(int kind) {
+  switch (kind) {
+    case ACL_MEMCPY_HOST_TO_HOST:
+      return {Side::kHost, Side::kHost};
+    case ACL_MEMCPY_HOST_TO_DEVICE:
+    case ACL_MEMCPY_HOST_TO_BUF_TO_DEVICE:
+      return {Side::kDevice, Side::kHost};
+    case ACL_MEMCPY_DEVICE_TO_HOST:
+      return {Side::kHost, Side::kDevice};
+    case ACL_MEMCPY_DEFAULT:
+      return {Side::kAny, Side::kAny};
+    default:
+      return {Side::kDevice, Side::kDevice};
+  }
+}
+
+// Memory that another allocator gave both the host and the device (kUnknown) is of either side.
+Status check_side(const char* function, const char* name, const void* address, AddressKind found,
+                  Side side) {
+  const bool of_device = found == AddressKind::kDevice || found == AddressKind::kForeignDevice;
+  if (side == Side::kAny || found == AddressKind::kUnknown ||
+      of_device == (side == Side::kDevice)) {
+    return kOk;
+  }
+  return fail(ACL_ERROR_RT_PARAM_INVALID,
+              "%s: %s %p is %s; expected memory of the %s, as kind says", function, name, address,
+              of_device                         ? "memory of a device"
+              : found == AddressKind::kPageable ? "memory of the host, or freed"
+                                                : "pinned memory of the host",
+              of_device ? "host" : "device");
+}
 
 // `nothing`: the call is done. `pageable`: a side is host memory that the library did not allocate.
 Status check_copy(const char* function, const Copy& copy, bool& nothing, bool& pageable) {
@@ -141,10 +179,19 @@ Status check_copy(const char* function, const Copy& copy, bool& nothing, bool& p
     return fail(ACL_ERROR_INVALID_PARAM, "%s: kind is %d, expected an aclrtMemcpyKind", function,
                 copy.kind);
   }
-  if (const Status status = check_range(function, "dst", copy.to, copy.count, &pageable)) {
+  AddressKind to{}, from{};
+  if (const Status status = check_range(function, "dst", copy.to, copy.count, to)) return status;
+  if (const Status status = check_range(function, "src", copy.from, copy.count, from)) {
     return status;
   }
-  return check_range(function, "src", copy.from, copy.count, &pageable);
+  if (!backend().has_queues()) {
+    pageable = to == AddressKind::kUnknown || from == AddressKind::kUnknown;
+    return kOk;  // there the kind is only advice
+  }
+  pageable = to == AddressKind::kPageable || from == AddressKind::kPageable;
+  const Sides sides = sides_of(copy.kind);
+  if (const Status status = check_side(function, "dst", copy.to, to, sides.to)) return status;
+  return check_side(function, "src", copy.from, from, sides.from);
 }
 
 Status check_fill(const char* function, void* to, size_t most, size_t count, bool& nothing) {
@@ -155,9 +202,9 @@ Status check_fill(const char* function, void* to, size_t most, size_t count, boo
     return fail(ACL_ERROR_RT_PARAM_INVALID, "%s: count is %zu, expected at most maxCount, %zu",
                 function, count, most);
   }
-  bool pageable = false;
-  if (const Status status = check_range(function, "devPtr", to, count, &pageable)) return status;
-  if (!pageable || memory::find(to).kind != AddressKind::kPageable) return kOk;
+  AddressKind kind{};
+  if (const Status status = check_range(function, "devPtr", to, count, kind)) return status;
+  if (kind != AddressKind::kPageable) return kOk;
   return fail(ACL_ERROR_RT_PARAM_INVALID,
               "%s: devPtr %p is memory of the host, or freed; expected memory of a device",
               function, to);
@@ -169,6 +216,12 @@ Status copy_now(const Copy& copy) {
   const AddressUse use;
   if (const Status status = check_copy("aclrtMemcpy", copy, nothing, pageable)) return status;
   return nothing ? kOk : backend().copy("aclrtMemcpy", copy.to, copy.from, copy.count);
+}
+
+Status refuse_ended(const char* function) {
+  return fail(ACL_ERROR_RT_STREAM_CONTEXT,
+              "%s: the stream takes no more work, it is being destroyed or the process is ending",
+              function);
 }
 
 // Ends `use` when the work is queued, before it waits.
@@ -187,11 +240,32 @@ Status queue(const char* function, aclrtStream handle, Work* work, bool await, A
   if (sequence == 0) return pin->stream->refusal(function, ACL_ERROR_RT_STREAM_CONTEXT);
   if (!await) return kOk;
   if (pin->stream->wait(sequence, Deadline::never(), true) == Wait::kAbandoned) {
-    return fail(ACL_ERROR_RT_STREAM_CONTEXT,
-                "%s: the stream takes no more work, it is being destroyed or the process is ending",
-                function);
+    return refuse_ended(function);
   }
   return backend().check(function, pin->device);
+}
+
+// Behind everything queued so far, from or to memory that CUDA does not know: it would wait for the
+// stream while the copy is handed over, and nobody could queue anything meanwhile.
+Status copy_behind(const char* function, const Copy& copy, aclrtStream handle) {
+  Status refusal = kOk;
+  {
+    const StreamTable::Pin pin =
+        streams::resolve(function, handle, ACL_ERROR_RT_STREAM_CONTEXT, refusal);
+    if (!pin) return refusal;
+    Stream& stream = *pin->stream;
+    refusal = callbacks::check_not_held(function, stream, ACL_ERROR_RT_PARAM_INVALID);
+    if (refusal != kOk) return refusal;
+    if (stream.wait(stream.enqueued(), Deadline::never(), true) == Wait::kAbandoned) {
+      return refuse_ended(function);
+    }
+    if (const Status status = stream.check(function)) return status;
+  }
+  bool nothing = false;
+  bool pageable = false;
+  const AddressUse use;
+  if (const Status status = check_copy(function, copy, nothing, pageable)) return status;
+  return backend().copy(function, copy.to, copy.from, copy.count);
 }
 
 Status copy_later(const Copy& copy, aclrtStream stream) {
@@ -201,6 +275,10 @@ Status copy_later(const Copy& copy, aclrtStream stream) {
   AddressUse use;
   if (const Status status = check_copy(kName, copy, nothing, pageable)) return status;
   if (nothing) return kOk;
+  if (pageable && backend().has_queues()) {
+    use.end();
+    return copy_behind(kName, copy, stream);
+  }
   return queue(kName, stream, new CopyWork(copy.to, copy.from, copy.count), pageable, use);
 }
 
@@ -291,7 +369,10 @@ aclError aclrtGetMemInfo(aclrtMemAttr attr, size_t* free, size_t* total) {
       return fail(ACL_ERROR_INVALID_PARAM, "%s: attr is %d, expected an aclrtMemAttr", kName,
                   number);
     }
-    const MemoryInfo info = backend().memory_info(contexts::current_device());
+    const int32_t device = contexts::current_device();
+    if (const Status status = backend().check(kName, device)) return status;
+    const MemoryInfo info = backend().memory_info(device);
+    if (const Status status = backend().check(kName, device)) return status;
     *free = info.free;
     *total = info.total;
     return kOk;

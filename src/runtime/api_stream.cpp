@@ -2,6 +2,7 @@
 // The C boundary: streams and callbacks.
 #include <pthread.h>
 
+#include <new>
 #include <utility>
 
 #include "acl/acl.h"
@@ -38,7 +39,13 @@ Status create_stream(const char* function, aclrtStream* stream) {
   Status refusal = kOk;
   const ContextTable::Pin context = contexts::require_current(function, refusal);
   if (!context) return refusal;
-  *stream = streams::create(contexts::current(), context->device, false);
+  if (const Status status = backend().check(function, context->device)) return status;
+  try {
+    *stream = streams::create(contexts::current(), context->device, false);
+  } catch (const std::bad_alloc&) {  // perhaps for the device has failed meanwhile
+    if (const Status status = backend().check(function, context->device)) return status;
+    throw;
+  }
   return kOk;
 }
 

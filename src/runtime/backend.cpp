@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/backend.h"
 
+#include <cstdio>
 #include <cstring>
 
 #include "base/config.h"
@@ -20,6 +21,17 @@ Backend* usable_cuda() {
   }
 }
 
+void reject_cuda(const char* value) {
+  if constexpr (config::kHasCuda) {
+    char expected[320];
+    std::snprintf(expected, sizeof expected, "cpu; there is no usable GPU or driver (%s)",
+                  cuda_refusal());
+    aclgrad_reject_knob(kKnob, value, expected);
+  } else {
+    aclgrad_reject_knob(kKnob, value, "cpu; this build has no CUDA");
+  }
+}
+
 // Not every operator has kernels for a GPU, and one without refuses there: programs get GPUs when
 // they ask for them, the CPU otherwise.
 Backend& choose() {
@@ -31,11 +43,7 @@ Backend& choose() {
   }
   Backend* const cuda = wants_cuda ? usable_cuda() : nullptr;
   if (cuda != nullptr) return *cuda;
-  if (wants_cuda) {
-    aclgrad_reject_knob(
-        kKnob, value,
-        config::kHasCuda ? "cpu; there is no usable GPU or driver" : "cpu; this build has no CUDA");
-  }
+  if (wants_cuda) reject_cuda(value);
   return cpu_backend();
 }
 

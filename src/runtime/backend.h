@@ -139,6 +139,8 @@ Backend& backend() noexcept;
 // Null where there is no usable GPU.
 Backend& cpu_backend() noexcept;
 Backend* cuda_backend() noexcept;
+// Why there is none, in CUDA's words where it has some.
+const char* cuda_refusal() noexcept;
 
 }  // namespace aclgrad
 

@@ -45,12 +45,19 @@ constinit thread_local uint64_t own_ticket = kUnused;
 constinit std::array<std::atomic<size_t>, 2> bytes_held{};
 constinit std::atomic<size_t> freed_count{0};
 
-// Guards the two below. `freed` is in the order of stamps and always has room for all live
-// allocations, so that freeing needs no memory.
+// Guards what is below. `freed` is in the order of stamps; both lists always have room for all live
+// allocations, so that freeing and losing them needs no memory.
 constinit std::mutex freed_mutex;
 constinit size_t live_count = 0;
+constinit std::atomic<size_t> lost_count{0};
 
 std::vector<Freed>& freed() {
+  static auto* const kList = new std::vector<Freed>;
+  return *kList;
+}
+
+// Not released by the program yet.
+std::vector<Freed>& lost() {
   static auto* const kList = new std::vector<Freed>;
   return *kList;
 }
@@ -110,7 +117,26 @@ void reserve_room_to_free() {
   const std::lock_guard lock(freed_mutex);
   const size_t needed = freed().size() + live_count + 1;
   if (freed().capacity() < needed) freed().reserve(2 * needed);
+  const size_t to_lose = lost().size() + live_count + 1;
+  if (lost().capacity() < to_lose) lost().reserve(2 * to_lose);
   ++live_count;
+}
+
+// What is in the list and matches is taken out of it. False when nothing is.
+bool forget_lost(const auto& matches) noexcept {
+  if (lost_count.load(std::memory_order_acquire) == 0) return false;
+  const std::lock_guard lock(freed_mutex);
+  const size_t forgotten = std::erase_if(lost(), matches);
+  lost_count.store(lost().size(), std::memory_order_release);
+  return forgotten != 0;
+}
+bool is_lost(MemorySpace space, uintptr_t address) noexcept {
+  if (lost_count.load(std::memory_order_acquire) == 0) return false;
+  const std::lock_guard lock(freed_mutex);
+  return std::any_of(lost().begin(), lost().end(), [&](const Freed& entry) {
+    return entry.space == space &&
+           address - reinterpret_cast<uintptr_t>(entry.address) < entry.size;
+  });
 }
 
 }  // namespace
@@ -135,6 +161,12 @@ Status allocate(const char* function, int32_t device, MemorySpace space, size_t 
                 "%s: no memory for size %zu; %zu of %zu bytes are allocated", function, size,
                 held_of(space).load(std::memory_order_relaxed), total);
   }
+  // Its address may be that of something lost.
+  forget_lost([&](const Freed& entry) {
+    const auto begin = reinterpret_cast<uintptr_t>(address);
+    const auto other = reinterpret_cast<uintptr_t>(entry.address);
+    return begin < other + entry.size && other < begin + padded;
+  });
   try {
     reserve_room_to_free();
     try {
@@ -155,6 +187,9 @@ Status allocate(const char* function, int32_t device, MemorySpace space, size_t 
 Status release(const char* function, MemorySpace space, void* address) noexcept {
   const size_t size = map_of(space).erase(reinterpret_cast<uintptr_t>(address));
   if (size == 0) {
+    const bool was_lost = forget_lost(
+        [&](const Freed& entry) { return entry.space == space && entry.address == address; });
+    if (was_lost) return kOk;
     return fail(ACL_ERROR_INVALID_PARAM,
                 "%s: %s is %p, expected the start of a live allocation of this kind", function,
                 space == MemorySpace::kDevice ? "devPtr" : "hostPtr", address);
@@ -172,6 +207,16 @@ Status release(const char* function, MemorySpace space, void* address) noexcept 
   return kOk;
 }
 
+void lose(MemorySpace space, void* address) noexcept {
+  const size_t size = map_of(space).erase(reinterpret_cast<uintptr_t>(address));
+  if (size == 0) return;  // released, but not given back yet
+  const std::lock_guard lock(freed_mutex);
+  lost().push_back({0, space, address, size});
+  --live_count;
+  held_of(space).fetch_sub(size, std::memory_order_relaxed);
+  lost_count.store(lost().size(), std::memory_order_release);
+}
+
 Allocation find(const void* pointer) noexcept {
   const auto address = reinterpret_cast<uintptr_t>(pointer);
   for (const MemorySpace space : {MemorySpace::kDevice, MemorySpace::kHost}) {
@@ -181,6 +226,8 @@ Allocation find(const void* pointer) noexcept {
     const bool device = space == MemorySpace::kDevice;
     return {device ? AddressKind::kDevice : AddressKind::kHost, range.begin, range.size};
   }
+  if (is_lost(MemorySpace::kDevice, address)) return {AddressKind::kDeadDevice, 0, 0};
+  if (is_lost(MemorySpace::kHost, address)) return {AddressKind::kDeadHost, 0, 0};
   return {backend().foreign_kind(pointer), 0, 0};
 }
 

@@ -25,6 +25,8 @@ size_t padded_size(size_t size) noexcept;
 
 // Refuses with 207001, or stores the new allocation's address.
 Status allocate(const char* function, int32_t device, MemorySpace space, size_t size, void** out);
+// A live allocation went with its device: from now on it is dead, and only to be released.
+void lose(MemorySpace space, void* address) noexcept;
 // Refuses with 100000 what is no live allocation's start. Never blocks.
 Status release(const char* function, MemorySpace space, void* address) noexcept;
 

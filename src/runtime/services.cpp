@@ -36,6 +36,12 @@ class BlockingWork final : public Work {
   std::shared_ptr<TaskErrors> errors_;
 };
 
+// The status of phase two for what the device answered: its own words are in the message.
+Status as_phase_two(Status status) {
+  const bool memory = status == ACL_ERROR_RT_MEMORY_ALLOCATION || status == ACL_ERROR_BAD_ALLOC;
+  return status == kOk || memory ? status : kRuntimeError;
+}
+
 Status refuse_ended(const char* function) {
   return fail(kRuntimeError,
               "%s: the stream takes no more work, it is being destroyed or the process is ending",
@@ -51,11 +57,11 @@ Status run_blocking(const char* function, Stream& stream, int32_t device,
   auto blocking = std::make_unique<BlockingWork>(std::move(work), errors);
   const uint64_t sequence = stream.enqueue(function, blocking.release());
   if (use != nullptr) use->end();
-  if (sequence == 0) return stream.refusal(function, kRuntimeError);
+  if (sequence == 0) return as_phase_two(stream.refusal(function, kRuntimeError));
   if (stream.wait(sequence, Deadline::never(), true) == Wait::kAbandoned) {
     return refuse_ended(function);
   }
-  if (const Status status = backend().check(function, device)) return status;
+  if (const Status status = backend().check(function, device)) return as_phase_two(status);
   if (!errors->any()) return kOk;
   const std::string message = errors->take();  // begins with the operator's name
   if (!message.empty()) return fail(kRuntimeError, "%s", message.c_str());
@@ -96,7 +102,7 @@ Status aclgrad_enqueue(const char* function, aclrtStream handle, Work* work,
     });
   }
   if (stream.enqueue(function, owned.release()) != 0) return kOk;
-  return stream.refusal(function, kRuntimeError);
+  return as_phase_two(stream.refusal(function, kRuntimeError));
 }
 
 bool aclgrad_has_device_queues() noexcept { return backend().has_queues(); }

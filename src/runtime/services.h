@@ -19,9 +19,11 @@ enum class AddressKind : uint8_t {
   kHost,        // inside a live aclrtMallocHost allocation
   kDeadDevice,  // inside the range reserved for device memory, but in no live allocation
   kDeadHost,    // the same for pinned host memory
-  // Where devices have memory of their own: memory that is no device's (a NumPy array, or what was
-  // freed), and pinned host memory of somebody else.
+  // Where devices have memory of their own, kUnknown is memory of both sides, and there are: memory
+  // that is no device's (a NumPy array, or what was freed), and a device's and pinned host memory
+  // of somebody else.
   kPageable,
+  kForeignDevice,
   kForeignHost,
 };
 

@@ -184,6 +184,7 @@ Status check_ranges(const LaunchState& state, const Addresses& bases) {
         status = check_in_allocation(state.op, operand, base, allocation);
         break;
       case AddressKind::kUnknown:
+      case AddressKind::kForeignDevice:
         status = check_in_storage(state.op, operand, base);
         break;
       default:
@@ -237,7 +238,8 @@ Status check_workspace(const LaunchState& state, const Addresses& bases, const v
                   state.op, static_cast<unsigned long long>(behind),
                   static_cast<unsigned long long>(size));
     }
-  } else if (allocation.kind != AddressKind::kUnknown) {
+  } else if (allocation.kind != AddressKind::kUnknown &&
+             allocation.kind != AddressKind::kForeignDevice) {
     return refuse_memory(state.op, "workspace", workspace, allocation.kind);
   }
   View bytes{ACL_UINT8, 1, {static_cast<int64_t>(size)}, {1}};

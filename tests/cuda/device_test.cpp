@@ -2,11 +2,15 @@
 // What a GPU adds to the contract, through the C interface: which memory is refused where, its own
 // memory running out, several of them; and the CPU where there is no GPU.
 #include <gtest/gtest.h>
+#include <pthread.h>
 
 #include <array>
+#include <atomic>
+#include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "aclnnop/aclnn_scaled_masked_softmax_backward.h"
@@ -110,6 +114,92 @@ TEST(CudaDevice, AddressesThatNoGpuTakesAreRefusedByName) {
   EXPECT_EQ(outcome.phase_one, 161002);
   expect_message(outcome.message, {"gradOutput", "a multiple of 4 bytes"});
   EXPECT_EQ(aclDestroyTensor(dy), 0);
+}
+
+TEST(CudaDevice, CopiesGoWhereTheirKindSays) {
+  use_device();
+  if (!on_cuda()) GTEST_SKIP() << "there a kind is only advice";
+  const DeviceMemory first(64), second(64);
+  std::array<uint8_t, 64> local{};
+  void* pinned = nullptr;
+  ASSERT_EQ(aclrtMallocHost(&pinned, 64), 0);
+  struct Row {
+    void *to, *from;
+    aclrtMemcpyKind kind;
+    const char* wrong;  // null: none
+  };
+  for (const Row& row : {Row{first.get(), local.data(), ACL_MEMCPY_HOST_TO_DEVICE, nullptr},
+                         Row{local.data(), first.get(), ACL_MEMCPY_DEFAULT, nullptr},
+                         Row{pinned, local.data(), ACL_MEMCPY_HOST_TO_HOST, nullptr},
+                         Row{first.get(), second.get(), ACL_MEMCPY_DEVICE_TO_DEVICE, nullptr},
+                         Row{local.data(), pinned, ACL_MEMCPY_HOST_TO_DEVICE, "dst"},
+                         Row{pinned, local.data(), ACL_MEMCPY_HOST_TO_DEVICE, "dst"},
+                         Row{first.get(), second.get(), ACL_MEMCPY_HOST_TO_DEVICE, "src"},
+                         Row{first.get(), second.get(), ACL_MEMCPY_DEVICE_TO_HOST, "dst"},
+                         Row{local.data(), pinned, ACL_MEMCPY_DEVICE_TO_HOST, "src"},
+                         Row{first.get(), local.data(), ACL_MEMCPY_HOST_TO_HOST, "dst"},
+                         Row{first.get(), local.data(), ACL_MEMCPY_DEVICE_TO_DEVICE, "src"}}) {
+    for (const bool later : {false, true}) {
+      const aclError status = later ? aclrtMemcpyAsync(row.to, 64, row.from, 64, row.kind, stream())
+                                    : aclrtMemcpy(row.to, 64, row.from, 64, row.kind);
+      EXPECT_EQ(status, row.wrong == nullptr ? 0 : 107000) << row.kind;
+      if (row.wrong == nullptr) continue;
+      expect_message(take_message(),
+                     {later ? "aclrtMemcpyAsync" : "aclrtMemcpy", row.wrong, "as kind says"});
+    }
+  }
+  EXPECT_EQ(aclrtSynchronizeStream(stream()), 0);
+  EXPECT_EQ(aclrtFreeHost(pinned), 0);
+}
+
+// CUDA waits for the stream when it is given memory that it does not know; what the stream waits
+// for may need to queue something.
+TEST(CudaDevice, ACopyOfUnknownMemoryLeavesTheStreamOpen) {
+  use_device();
+  static std::atomic<bool> ready{false};
+  static aclrtStream mine = nullptr;
+  static void* target = nullptr;
+  const DeviceMemory memory(64), other(64);
+  target = other.get();
+  ASSERT_EQ(aclrtCreateStream(&mine), 0);
+  std::atomic<bool> ended{false};
+  std::thread reports([&] {
+    use_device();
+    EXPECT_EQ(aclrtSubscribeReport(static_cast<uint64_t>(pthread_self()), mine), 0);
+    ready = true;
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));  // the copy has begun
+    while (!ended) aclrtProcessReport(10);
+  });
+  while (!ready) std::this_thread::yield();
+  const auto queue_more = [](void*) { EXPECT_EQ(aclrtMemsetAsync(target, 64, 3, 64, mine), 0); };
+  ASSERT_EQ(aclrtLaunchCallback(queue_more, nullptr, ACL_CALLBACK_BLOCK, mine), 0);
+  std::array<uint8_t, 64> local{};
+  local[5] = 7;
+  EXPECT_EQ(aclrtMemcpyAsync(memory.get(), 64, local.data(), 64, ACL_MEMCPY_HOST_TO_DEVICE, mine),
+            0);
+  EXPECT_EQ(aclrtSynchronizeStream(mine), 0);
+  EXPECT_EQ(aclrtMemcpy(local.data(), 64, other.get(), 64, ACL_MEMCPY_DEVICE_TO_HOST), 0);
+  EXPECT_EQ(local[5], 3);
+  EXPECT_EQ(aclrtMemcpy(local.data(), 64, memory.get(), 64, ACL_MEMCPY_DEVICE_TO_HOST), 0);
+  EXPECT_EQ(local[5], 7);
+  ended = true;
+  reports.join();
+  EXPECT_EQ(aclrtDestroyStream(mine), 0);
+}
+
+TEST(CudaDevice, WhatIsFreedIsFree) {
+  use_device();
+  if (!on_cuda()) GTEST_SKIP() << "the machine's memory is everybody's";
+  constexpr size_t kBytes = size_t{64} << 20;
+  size_t before = 0, used = 0, after = 0, total = 0;
+  ASSERT_EQ(aclrtGetMemInfo(ACL_HBM_MEM, &before, &total), 0);
+  void* memory = nullptr;
+  ASSERT_EQ(aclrtMalloc(&memory, kBytes, ACL_MEM_MALLOC_HUGE_FIRST), 0);
+  ASSERT_EQ(aclrtGetMemInfo(ACL_HBM_MEM, &used, &total), 0);
+  EXPECT_LE(used, before - kBytes);
+  ASSERT_EQ(aclrtFree(memory), 0);
+  ASSERT_EQ(aclrtGetMemInfo(ACL_HBM_MEM, &after, &total), 0);
+  EXPECT_GE(after, used + kBytes);
 }
 
 TEST(CudaDevice, OverlappingCopiesMoveAsIfByAnotherPlace) {

@@ -1,13 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
-// A device that fails for good. On the emulated one only: a real one may take others with it.
+// Devices that fail for good, and calls of CUDA that fail once. On the emulated devices only: a
+// real one may take others with it.
 #include <cuda_runtime.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <chrono>
 #include <string>
+#include <thread>
 #include <vector>
 
+#include "aclnnop/aclnn_grouped_bias_add_grad.h"
+#include "faults.h"
+#include "kernels/cuda/launch.cuh"
 #include "runtime/services.h"
 #include "support/device.h"
+#include "support/run.h"
+#include "support/tensor.h"
 
 namespace aclgrad::test {
 namespace {
@@ -30,29 +39,56 @@ class BadKernel final : public Work {
   }
 };
 
+// By the message of the call that just failed.
+void expect_cause(const std::string& function, const std::string& way_out = "aclrtResetDevice") {
+  const std::string message = take_message();
+  for (const std::string& part : {function, std::string("cudaErrorIllegalAddress"), way_out}) {
+    EXPECT_NE(message.find(part), std::string::npos) << part << " in: " << message;
+  }
+}
+
+class CudaFailure : public testing::Test {
+ protected:
+  void SetUp() override {
+    use_device();
+    if (!aclgrad_has_device_queues()) GTEST_SKIP() << "the CPU was chosen";
+    ASSERT_EQ(aclrtCreateStream(&stream_), 0);
+  }
+
+  void fail_device() {
+    const Status queued = aclgrad_enqueue("aclnnTest", stream_, new BadKernel, nullptr);
+    // The kernel may have failed before all of its work is handed over.
+    EXPECT_TRUE(queued == 0 || queued == 361001) << queued;
+    EXPECT_EQ(aclrtSynchronizeStream(stream_), 507015);
+    take_message();
+  }
+  void reset_device() {
+    EXPECT_EQ(aclrtResetDevice(0), 507015);
+    expect_cause("aclrtResetDevice");
+    ASSERT_EQ(aclrtSetDevice(0), 0);
+    ASSERT_EQ(aclrtCreateStream(&stream_), 0);
+  }
+  void* allocate(size_t bytes) {
+    void* memory = nullptr;
+    EXPECT_EQ(aclrtMalloc(&memory, bytes, ACL_MEM_MALLOC_HUGE_FIRST), 0) << take_message();
+    return memory;
+  }
+
+  aclrtStream stream_ = nullptr;
+};
+
 // Every call from then on tells the first cause, until the device is reset.
-TEST(CudaDevice, AFailureSticksUntilTheDeviceIsReset) {
-  use_device();
-  if (!aclgrad_has_device_queues()) GTEST_SKIP() << "the CPU was chosen";
-  aclrtStream mine = nullptr;
-  ASSERT_EQ(aclrtCreateStream(&mine), 0);
-  void* memory = nullptr;
-  ASSERT_EQ(aclrtMalloc(&memory, 64, ACL_MEM_MALLOC_HUGE_FIRST), 0);
-  // The kernel may have failed before all of its work is handed over.
-  const Status queued = aclgrad_enqueue("aclnnTest", mine, new BadKernel, nullptr);
+TEST_F(CudaFailure, SticksUntilTheDeviceIsReset) {
+  void* memory = allocate(64);
+  aclrtEvent event = nullptr;
+  ASSERT_EQ(aclrtCreateEvent(&event), 0);
+  ASSERT_EQ(aclrtRecordEvent(event, stream_), 0);
+  const Status queued = aclgrad_enqueue("aclnnTest", stream_, new BadKernel, nullptr);
   EXPECT_TRUE(queued == 0 || queued == 361001) << queued;
   take_message();
-  EXPECT_EQ(aclrtSynchronizeStream(mine), 507015);
-  const std::vector<std::string> cause = {"cudaErrorIllegalAddress", "block (0,0,0)",
-                                          "aclrtResetDevice"};
-  const auto expect_cause = [&](const char* function) {
-    const std::string message = take_message();
-    EXPECT_NE(message.find(function), std::string::npos) << message;
-    for (const std::string& part : cause) {
-      EXPECT_NE(message.find(part), std::string::npos) << message;
-    }
-  };
-  expect_cause("aclrtSynchronizeStream");
+  EXPECT_EQ(aclrtSynchronizeStream(stream_), 507015);
+  const std::string message = take_message();
+  EXPECT_NE(message.find("block (0,0,0)"), std::string::npos) << message;
   EXPECT_EQ(aclrtSynchronizeDevice(), 507015);
   expect_cause("aclrtSynchronizeDevice");
   void* other = nullptr;
@@ -61,18 +97,208 @@ TEST(CudaDevice, AFailureSticksUntilTheDeviceIsReset) {
   int local = 0;
   EXPECT_EQ(aclrtMemcpy(memory, 4, &local, 4, ACL_MEMCPY_HOST_TO_DEVICE), 507015);
   expect_cause("aclrtMemcpy");
-  EXPECT_EQ(aclgrad_enqueue("aclnnTest", mine, new BadKernel, nullptr), 361001);
+  EXPECT_EQ(aclgrad_enqueue("aclnnTest", stream_, new BadKernel, nullptr), 361001);
   expect_cause("aclnnTest");
+  aclrtStream stream = nullptr;
+  EXPECT_EQ(aclrtCreateStream(&stream), 507015);
+  expect_cause("aclrtCreateStream");
+  aclrtContext context = nullptr;
+  EXPECT_EQ(aclrtCreateContext(&context, 0), 507015);
+  expect_cause("aclrtCreateContext");
+  EXPECT_EQ(aclrtSetDevice(0), 507015);
+  expect_cause("aclrtSetDevice");
+  size_t free_bytes = 0, total = 0;
+  EXPECT_EQ(aclrtGetMemInfo(ACL_HBM_MEM, &free_bytes, &total), 507015);
+  expect_cause("aclrtGetMemInfo");
+  aclrtEventRecordedStatus state{};
+  EXPECT_EQ(aclrtQueryEventStatus(event, &state), 507015);
+  expect_cause("aclrtQueryEventStatus");
+  reset_device();
+  EXPECT_EQ(aclrtDestroyEvent(event), 0);
+  EXPECT_EQ(aclrtFree(memory), 0) << "what it had is gone, freeing it is no error";
+  memory = allocate(64);
+  EXPECT_EQ(aclrtMemsetAsync(memory, 64, 1, 64, stream_), 0);
+  EXPECT_EQ(aclrtSynchronizeStream(stream_), 0);
+  EXPECT_EQ(aclrtDestroyStream(stream_), 0);
+  EXPECT_EQ(aclrtFree(memory), 0);
+}
+
+// Whichever call is the first to meet it.
+TEST_F(CudaFailure, TheFirstCallThatMeetsItTellsTheCause) {
+  emulated::fail_call(1, cudaErrorIllegalAddress);
+  void* memory = nullptr;
+  EXPECT_EQ(aclrtMalloc(&memory, 1000, ACL_MEM_MALLOC_HUGE_FIRST), 507015);
+  expect_cause("aclrtMalloc");
+  reset_device();
+  std::vector<aclrtStream> streams;
+  emulated::fail_call(1, cudaErrorIllegalAddress);
+  aclError status = 0;
+  for (int i = 0; i < 20 && status == 0; ++i) {  // until none is left that was used before
+    status = aclrtCreateStream(&streams.emplace_back());
+  }
+  EXPECT_EQ(status, 507015);
+  expect_cause("aclrtCreateStream");
+  reset_device();
+}
+
+// CUDA gives the addresses of what a reset took to what is allocated next.
+TEST_F(CudaFailure, WhatAResetTookIsDead) {
+  void* const lost = allocate(4096);
+  void* const other = allocate(5 << 20);
+  void* host = nullptr;
+  ASSERT_EQ(aclrtMallocHost(&host, 64), 0);
+  fail_device();
+  reset_device();
+  EXPECT_EQ(aclgrad_find_allocation(lost).kind, AddressKind::kDeadDevice);
+  EXPECT_EQ(aclgrad_find_allocation(host).kind, AddressKind::kDeadHost);
+  int local = 0;
+  EXPECT_EQ(aclrtMemcpy(lost, 4, &local, 4, ACL_MEMCPY_HOST_TO_DEVICE), 107000);
+  take_message();
+  void* const fresh = allocate(4096);
+  ASSERT_EQ(fresh, lost) << "the emulation gives an address out again";
+  EXPECT_EQ(aclgrad_find_allocation(fresh).kind, AddressKind::kDevice);
+  EXPECT_EQ(aclrtMemset(fresh, 4096, 1, 4096), 0);
+  size_t before = 0, after = 0, total = 0;
+  ASSERT_EQ(aclrtGetMemInfo(ACL_HBM_MEM, &before, &total), 0);
+  EXPECT_EQ(aclrtFree(fresh), 0);
+  EXPECT_EQ(aclrtFree(fresh), 100000) << "once is enough";
+  ASSERT_EQ(aclrtGetMemInfo(ACL_HBM_MEM, &after, &total), 0);
+  EXPECT_GT(after, before) << "what is freed is free";
+  EXPECT_EQ(aclrtFree(other), 0);
+  EXPECT_EQ(aclrtFreeHost(host), 0);
+  EXPECT_EQ(aclrtDestroyStream(stream_), 0);
+}
+
+// Holds a host function until it is let go, and looks whether it still lives then.
+struct HeldState {
+  std::atomic<bool> entered{false}, let_go{false}, destroyed{false}, survived{false}, left{false};
+};
+class HeldWork final : public Work {
+ public:
+  explicit HeldWork(HeldState& state) : state_(state) {}
+  ~HeldWork() override { state_.destroyed = true; }
+  void run(DataErrors&) noexcept override {
+    HeldState& state = state_;
+    state.entered = true;
+    while (!state.let_go) std::this_thread::yield();
+    state.survived = !state.destroyed;
+    state.left = true;
+  }
+
+ private:
+  HeldState& state_;
+};
+
+TEST_F(CudaFailure, AHostFunctionThatRunsKeepsItsWork) {
+  static HeldState state;
+  aclrtStream healthy = nullptr;
+  ASSERT_EQ(aclrtCreateStream(&healthy), 0);
+  ASSERT_EQ(aclgrad_enqueue("aclnnTest", healthy, new HeldWork(state), nullptr), 0);
+  while (!state.entered) std::this_thread::yield();
+  fail_device();
+  EXPECT_EQ(aclrtSynchronizeStream(healthy), 507015);
+  take_message();
+  EXPECT_EQ(aclrtStreamQuery(healthy, nullptr), 100000);
+  take_message();
+  state.let_go = true;
+  while (!state.left) std::this_thread::yield();
+  EXPECT_TRUE(state.survived);
+  reset_device();
+  EXPECT_EQ(aclrtDestroyStream(stream_), 0);
+}
+
+// Else every wait for the device makes the next scratch as slow as the first.
+TEST_F(CudaFailure, ScratchIsKept) {
+  cudaMemPool_t pool = nullptr;
+  ASSERT_EQ(cudaDeviceGetDefaultMemPool(&pool, 0), cudaSuccess);
+  uint64_t kept = 0;
+  ASSERT_EQ(cudaMemPoolGetAttribute(pool, cudaMemPoolAttrReleaseThreshold, &kept), cudaSuccess);
+  EXPECT_GE(kept, uint64_t{1} << 20);
+  EXPECT_EQ(aclrtDestroyStream(stream_), 0);
+}
+
+// CUB, for one, asks for the last error and takes it for its own.
+TEST_F(CudaFailure, ARefusedLaunchLeavesNoLastError) {
+  class Launch final : public Work {
+   public:
+    explicit Launch(CudaAnswer (*launch)(const CudaQueue&)) : launch_(launch) {}
+    void run(DataErrors&) noexcept override {}
+    Status submit(const char*, DeviceQueue& queue) override {
+      EXPECT_EQ(launch_({queue.native(), queue.native_device()}), cudaErrorInvalidConfiguration);
+      EXPECT_EQ(cudaPeekAtLastError(), cudaSuccess);
+      return kOk;
+    }
+
+   private:
+    CudaAnswer (*launch_)(const CudaQueue&);
+  };
+  const auto as_answer = [](const CudaQueue& queue) -> CudaAnswer {
+    return cuda::launch(queue, {1, 2048}, touch, nullptr);
+  };
+  EXPECT_EQ(aclgrad_enqueue("aclnnTest", stream_, new Launch(as_answer), nullptr), 0);
+  EXPECT_EQ(aclrtSynchronizeStream(stream_), 0);
+  EXPECT_EQ(aclrtDestroyStream(stream_), 0);
+}
+
+// Every call of CUDA that an operator makes fails once: phase two answers what the contract has for
+// that, in the name of the operator, and afterwards the operator runs.
+TEST_F(CudaFailure, EveryCallOfAnOperatorMayFail) {
+  const auto run_it = [&](const Tensor& dy, const Tensor& ends, const Tensor& out) {
+    return run(
+        [&](uint64_t* size, aclOpExecutor** executor) {
+          return aclnnGroupedBiasAddGradGetWorkspaceSize(dy.handle(), ends.handle(), out.handle(),
+                                                         size, executor);
+        },
+        aclnnGroupedBiasAddGrad, stream_);
+  };
+  for (const cudaError_t error : {cudaErrorMemoryAllocation, cudaErrorIllegalAddress}) {
+    bool called = true;
+    for (int call = 1; call < 100 && called; ++call) {
+      SCOPED_TRACE(testing::Message() << "error " << error << " at call " << call);
+      Tensor dy({9000, 24}, ACL_FLOAT), ends({2}, ACL_INT64), out({2, 24}, ACL_FLOAT);
+      ends.fill({4000.0, 9000.0});
+      dy.fill_normal(1, 0.0, 1.0);
+      uint64_t size = 0;
+      aclOpExecutor* executor = nullptr;
+      ASSERT_EQ(aclnnGroupedBiasAddGradGetWorkspaceSize(dy.handle(), ends.handle(), out.handle(),
+                                                        &size, &executor),
+                0);
+      void* const workspace = allocate(size);
+      emulated::fail_call(call, error);
+      const aclnnStatus status = aclnnGroupedBiasAddGrad(workspace, size, executor, stream_);
+      called = emulated::call_failed();
+      emulated::fail_call(0, cudaSuccess);
+      if (!called) {
+        EXPECT_EQ(status, 0);
+      } else if (error == cudaErrorMemoryAllocation) {
+        EXPECT_TRUE(status == 207001 || status == 361001) << status;
+      } else {
+        EXPECT_EQ(status, 361001);
+        expect_cause("aclnnGroupedBiasAddGrad");
+      }
+      take_message();
+      const bool failed = called && error == cudaErrorIllegalAddress;
+      EXPECT_EQ(aclrtSynchronizeStream(stream_), failed ? 507015 : 0);
+      take_message();
+      if (failed) reset_device();
+      if (!failed) {
+        EXPECT_TRUE(run_it(dy, ends, out).ok());
+      }
+      EXPECT_EQ(aclrtFree(workspace), 0);
+    }
+    EXPECT_FALSE(called);
+  }
+  EXPECT_EQ(aclrtDestroyStream(stream_), 0);
+}
+
+// The last one: the device stays as it is.
+TEST_F(CudaFailure, ThatAResetDoesNotMendStays) {
+  fail_device();
+  emulated::refuse_resets(true);
   EXPECT_EQ(aclrtResetDevice(0), 507015);
   expect_cause("aclrtResetDevice");
-  ASSERT_EQ(aclrtSetDevice(0), 0);
-  EXPECT_EQ(aclrtFree(memory), 0) << "what it had is gone, freeing it is no error";
-  ASSERT_EQ(aclrtMalloc(&memory, 64, ACL_MEM_MALLOC_HUGE_FIRST), 0);
-  ASSERT_EQ(aclrtCreateStream(&mine), 0);
-  EXPECT_EQ(aclrtMemsetAsync(memory, 64, 1, 64, mine), 0);
-  EXPECT_EQ(aclrtSynchronizeStream(mine), 0);
-  EXPECT_EQ(aclrtDestroyStream(mine), 0);
-  EXPECT_EQ(aclrtFree(memory), 0);
+  EXPECT_EQ(aclrtSetDevice(0), 507015);
+  expect_cause("aclrtSetDevice", "a new process");
 }
 
 }  // namespace

@@ -23,17 +23,31 @@ inline cudaError_t use_device(const CudaQueue& queue) {
   return there ? cudaSuccess : cudaSetDevice(queue.device);
 }
 
+// What this library's copy of CUDA's runtime answered, taken off it: as its last error CUB would
+// meet it in another call.
+inline cudaError_t taken(cudaError_t error) {
+  if (error != cudaSuccess) cudaGetLastError();
+  return error;
+}
+
 // Nothing runs for no blocks.
 template <class... Parameters, class... Given>
 cudaError_t launch(const CudaQueue& queue, const Geometry& geometry, void (*kernel)(Parameters...),
                    Given&&... given) {
   if (geometry.blocks == 0) return cudaSuccess;
-  if (const cudaError_t error = use_device(queue); error != cudaSuccess) return error;
+  if (const cudaError_t error = use_device(queue); error != cudaSuccess) return taken(error);
   cudaLaunchConfig_t config{};
   config.gridDim = dim3(static_cast<unsigned>(geometry.blocks));
   config.blockDim = dim3(geometry.threads);
+  config.dynamicSmemBytes = geometry.shared;
   config.stream = static_cast<cudaStream_t>(queue.stream);
-  return cudaLaunchKernelEx(&config, kernel, std::forward<Given>(given)...);
+  if (geometry.shared > kSharedBytes) {
+    const cudaError_t error = cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel),
+                                                   cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                                   static_cast<int>(geometry.shared));
+    if (error != cudaSuccess) return taken(error);
+  }
+  return taken(cudaLaunchKernelEx(&config, kernel, std::forward<Given>(given)...));
 }
 
 // Of the running thread.

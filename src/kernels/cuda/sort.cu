@@ -20,7 +20,7 @@ cudaError_t sort(const SortTask& task, void* scratch, size_t& bytes, const CudaQ
       cub::DeviceRadixSort::SortPairs(scratch, bytes, keys, values, task.count, 0, task.bits,
                                       static_cast<cudaStream_t>(queue.stream));
   sorted = keys.selector;
-  return error;
+  return cuda::taken(error);
 }
 
 cudaError_t sort_numbers(const SortTask& task, void* scratch, size_t& bytes, const CudaQueue& queue,

@@ -143,7 +143,7 @@ class Scratch {
       places[i] = bytes;
       if (buffers_[i] == nullptr) bytes += lent;
     }
-    const cudaError_t error = cudaMallocAsync(&memory_, bytes, stream());
+    const cudaError_t error = cuda::taken(cudaMallocAsync(&memory_, bytes, stream()));
     if (error != cudaSuccess) return error;
     for (int i = 0; i < 2; ++i) {
       if (buffers_[i] == nullptr) buffers_[i] = static_cast<std::byte*>(memory_) + places[i];
@@ -155,7 +155,9 @@ class Scratch {
   cudaError_t sort() {
     return static_cast<cudaError_t>(cuda_sort(sort_, memory_, sort_bytes_, queue_, sorted_));
   }
-  cudaError_t give() { return memory_ == nullptr ? cudaSuccess : cudaFreeAsync(memory_, stream()); }
+  cudaError_t give() {
+    return memory_ == nullptr ? cudaSuccess : cuda::taken(cudaFreeAsync(memory_, stream()));
+  }
 
   Numbers keys() const { return {sort_.keys[sorted_], sort_.wide}; }
   Numbers positions() const { return {sort_.values[sorted_], sort_.wide}; }

@@ -126,38 +126,65 @@ __global__ void __launch_bounds__(kCudaTuning.threads) sum_blocks(Task task) {
   }
 }
 
-// The groups of several blocks from their totals, in order.
+// A group's totals of columns [col - lane, ...), a lane a column, added in order by the first warp.
+// All threads of the block call it.
+template <class T>
+__device__ void join_group(const Task& task, int64_t group, int64_t slot, int64_t blocks,
+                           int64_t col) {
+  constexpr int kRows = kCudaTuning.join_rows;
+  constexpr int kWarps = static_cast<int>(kCudaTuning.join_threads) / cuda::kWarpLanes;
+  __shared__ double totals[kRows][cuda::kWarpLanes];
+  const int lane = cuda::lane_index();
+  const double* const from = task.partials + slot * task.cols + col;
+  double total = 0.0;
+  for (int64_t block = 0; block < blocks; block += kRows) {
+    const int64_t left = blocks - block;
+#pragma unroll
+    for (int i = 0; i < kRows / kWarps; ++i) {
+      const int row = i * kWarps + cuda::warp_index();
+      if (row < left && col < task.cols) totals[row][lane] = from[(block + row) * task.cols];
+    }
+    __syncthreads();
+    if (cuda::warp_index() == 0 && col < task.cols) {
+      const int here = static_cast<int>(left < kRows ? left : kRows);
+#pragma unroll 8
+      for (int row = 0; row < here; ++row) total += totals[row][lane];
+    }
+    __syncthreads();  // the next ones come to the same place
+  }
+  if (cuda::warp_index() != 0 || col >= task.cols) return;
+  static_cast<T*>(task.dbias)[group * task.out_stride + col] =
+      cuda::narrow<T>(static_cast<float>(total));
+}
+
+// The groups of several blocks from their totals. A block of threads takes some columns of every
+// join_lanes-th group; each of its warps looks at 32 groups at once, because most may have nothing
+// to join.
 template <class T>
 __global__ void __launch_bounds__(kCudaTuning.join_threads) join_blocks(Task task) {
-  constexpr int kAtOnce = 8;
-  const int64_t ranges = ceil_div(task.cols, int64_t{kCudaTuning.join_threads});
-  const int64_t pieces = task.groups * ranges;
-  for (int64_t piece = cuda::block_index(); piece < pieces; piece += cuda::block_count()) {
-    const int64_t group = piece / ranges;
-    const int64_t col = piece % ranges * kCudaTuning.join_threads + cuda::thread_index();
-    int64_t rows = task.rows;
-    int64_t slot = group * blocks_of_rows(rows, task.block_rows);
-    if (task.spans != nullptr) {
-      rows = task.spans[group].rows;
-      slot = task.spans[group].slot;
-    }
-    const int64_t blocks = blocks_of_rows(rows, task.block_rows);
-    if (blocks == 1 || slot == kNoSlot || col >= task.cols) continue;
-    const double* const from = task.partials + slot * task.cols + col;
-    double total = 0.0;
-    for (int64_t block = 0; block < blocks; block += kAtOnce) {
-      double values[kAtOnce];
-#pragma unroll
-      for (int i = 0; i < kAtOnce; ++i) {
-        if (block + i < blocks) values[i] = from[(block + i) * task.cols];
+  const int64_t ranges = ceil_div(task.cols, int64_t{cuda::kWarpLanes});
+  const int64_t lanes = task.join_lanes;
+  for (int64_t piece = cuda::block_index(); piece < ranges * lanes; piece += cuda::block_count()) {
+    const int64_t col = piece % ranges * cuda::kWarpLanes + cuda::lane_index();
+    for (int64_t first = piece / ranges; first < task.groups; first += lanes * cuda::kWarpLanes) {
+      const int64_t own = first + lanes * cuda::lane_index();
+      int64_t slot = kNoSlot;
+      int64_t blocks = 1;
+      if (own < task.groups && task.spans != nullptr) {
+        const Span& span = task.spans[own];
+        blocks = blocks_of_rows(span.rows, task.block_rows);
+        slot = span.slot;
+      } else if (own < task.groups) {
+        blocks = blocks_of_rows(task.rows, task.block_rows);
+        slot = own * blocks;
       }
-#pragma unroll
-      for (int i = 0; i < kAtOnce; ++i) {
-        if (block + i < blocks) total += values[i];
+      unsigned joined = __ballot_sync(cuda::kAllLanes, blocks > 1 && slot != kNoSlot ? 1 : 0);
+      for (; joined != 0; joined &= joined - 1) {
+        const int bit = __ffs(static_cast<int>(joined)) - 1;
+        join_group<T>(task, first + lanes * bit, __shfl_sync(cuda::kAllLanes, slot, bit),
+                      __shfl_sync(cuda::kAllLanes, blocks, bit), col);
       }
     }
-    static_cast<T*>(task.dbias)[group * task.out_stride + col] =
-        cuda::narrow<T>(static_cast<float>(total));
   }
 }
 
@@ -222,6 +249,7 @@ CudaAnswer run_cuda(const Problem& problem, const Plan& plan, const Addresses& a
   task.partial_rows = plan.partial_rows;
   task.tile_cols = launches.tile_cols;
   task.tiles = launches.tiles;
+  task.join_lanes = launches.join_lanes;
   task.chains = launches.chains;
   task.unit = launches.unit;
   task.fold_bits = std::countr_zero(static_cast<uint64_t>(launches.fold));

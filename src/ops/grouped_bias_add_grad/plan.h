@@ -16,10 +16,12 @@
 namespace aclgrad::grouped_bias_add_grad {
 
 struct CudaTuning {
-  unsigned threads;        // of a block that sums rows
-  int access_bytes;        // of one thread, where rows are aligned to it
-  int64_t totals;          // FP64 totals of a block of wide rows: 40 KB of shared memory
-  unsigned join_threads;   // a column each
+  unsigned threads;  // of a block that sums rows
+  int access_bytes;  // of one thread, where rows are aligned to it
+  int64_t totals;    // FP64 totals of a block of wide rows: 40 KB of shared memory
+  unsigned join_threads;
+  int join_rows;           // totals of a column under way at a time: 32 KB of shared memory
+  int64_t join_blocks;     // of threads, where there are so many groups
   unsigned place_threads;  // of the one block that places groups
   int chains_at_once;      // of each unit of threads, while a block works at one short group
   int groups_at_once;      // of a thread, where groups have few rows
@@ -27,8 +29,9 @@ struct CudaTuning {
   int64_t many_chains;     // so many where there are
   int64_t many_groups;     // this many groups: enough to keep a GPU busy
 };
-// Chosen by counting what is under way at a time: sixteen loads a thread. Not measured.
-inline constexpr CudaTuning kCudaTuning = {128, 16, 5120, 128, 1024, 4, 4, 4, 64, 8192};
+// Chosen by counting what is under way at a time: sixteen loads a thread. Of a big group's hundreds
+// of totals a column, eight at a time would take 20 us behind 170 us of reading. Not measured.
+inline constexpr CudaTuning kCudaTuning = {128, 16, 5120, 256, 128, 4096, 1024, 4, 4, 4, 64, 8192};
 
 inline constexpr auto kChainRows = static_cast<int64_t>(kChain);
 
@@ -50,7 +53,8 @@ struct CudaPlan {
   int64_t chains = 1;     // of an equal group
   int64_t tile_cols = 0;  // columns of a block of threads
   int64_t tiles = 1;
-  bool wide = false;  // accesses of access_bytes
+  bool wide = false;       // accesses of access_bytes
+  int64_t join_lanes = 0;  // how many blocks of threads share the groups, for a range of columns
   cuda::Geometry place, sums, join;
 };
 
@@ -112,8 +116,10 @@ inline CudaPlan plan_cuda(const Problem& problem, const Plan& plan, bool aligned
   out.sums = {cuda::blocks_for(pieces * out.tiles), kCudaTuning.threads};
   if (problem.has_ends()) out.place = {1, kCudaTuning.place_threads};
   if (plan.partial_rows > 0) {
-    const int64_t ranges = ceil_div(cols, int64_t{kCudaTuning.join_threads});
-    out.join = {cuda::blocks_for(problem.groups * ranges), kCudaTuning.join_threads};
+    constexpr int64_t kRange = 32;  // columns, a lane each
+    const int64_t ranges = ceil_div(cols, kRange);
+    out.join_lanes = std::clamp(kCudaTuning.join_blocks / ranges, int64_t{1}, problem.groups);
+    out.join = {cuda::blocks_for(ranges * out.join_lanes), kCudaTuning.join_threads};
   }
   return out;
 }

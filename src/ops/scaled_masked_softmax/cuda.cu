@@ -180,6 +180,22 @@ __device__ float largest_of(const Task& task, const Held<kSteps>& held) {
   return largest;
 }
 
+// No element of the row counts. kShared: the whole block asks; it meets in largest_of() before it
+// asks again.
+template <bool kShared, int kSteps>
+__device__ bool is_all_masked(const Task& task, const Held<kSteps>& held) {
+  bool some = __any_sync(kAllLanes, (held.present & ~held.masked) != 0 ? 1 : 0) != 0;
+  if constexpr (kShared) {
+    __shared__ int some_of_warps[kMostWarps];
+    if (cuda::lane_index() == 0) some_of_warps[cuda::warp_index()] = some ? 1 : 0;
+    __syncthreads();
+    for (int part = 0; part < task.warps_of_row; ++part) {
+      if (some_of_warps[part] != 0) some = true;
+    }
+  }
+  return !some;
+}
+
 // exp() of what is held, in its place, and the sum of the row.
 template <class T, bool kShared, int kSteps, class Exp>
 __device__ double exp_and_sum(const Task& task, Held<kSteps>& held, Exp&& exp_of) {
@@ -243,15 +259,15 @@ __global__ void __launch_bounds__(kWarpLanes*(kShared ? kMostWarps : kTuning.war
       sum = exp_and_sum<T, kShared>(task, held, [&](float x, bool masked) {
         return cuda::exp_below(masked ? kNothing : x * task.sign, terms);
       });
+    } else if (is_all_masked<kShared>(task, held)) {
+      // As common as padding, so without the way through the row of the others.
+      for (auto& elements : held.x) elements[0] = elements[1] = cuda::kExpGain;
+      sum = static_cast<double>(task.cols) * static_cast<double>(cuda::kExpGain);
     } else {
       const Exponents exponents(task, row);
       sum = exp_and_sum<T, kShared>(
           task, held, [&](float x, bool masked) { return exponents.exp_of(x, masked); });
-      if (exponents.all_masked) {
-        sum = static_cast<double>(task.cols) * static_cast<double>(cuda::kExpGain);
-      } else if (exponents.has_nan) {
-        sum = std::numeric_limits<double>::quiet_NaN();
-      }
+      if (exponents.has_nan) sum = std::numeric_limits<double>::quiet_NaN();
     }
     write<T, kSteps>(task, row, part, held, sum);
   }

@@ -151,8 +151,11 @@ __device__ double exact_sum(const Task& task, const RowAt<T>& row) {
   return sum;
 }
 
-// Whether the row is to be computed in FP64, and its sum there. dx may be dy or y, so nobody may
-// have written anything yet. kShared: the whole block works at the row.
+// Whether the row is to be computed in FP64, and its sum there. The sum is one thread's work, one
+// addition after the other, so it is taken of no row that does not need it (those with dy = 0 get
+// here, and do not). dx may be dy or y, so nobody may have written anything yet. kShared: the whole
+// block works at the row; between two rows it meets in join_parts(), so what is shared is read by
+// all before it is written again.
 template <class T, bool kShared, int kSteps>
 __device__ bool find_exact(const Task& task, const RowAt<T>& row, const Held<kSteps>& held,
                            float sum, double& exact) {
@@ -167,20 +170,23 @@ __device__ bool find_exact(const Task& task, const RowAt<T>& row, const Held<kSt
   over_one = __any_sync(kAllLanes, over_one ? 1 : 0) != 0;
   if constexpr (kShared) {
     __shared__ int over_one_in[kMostWarps];
-    __shared__ double sum_of_row;
     if (cuda::lane_index() == 0) over_one_in[cuda::warp_index()] = over_one ? 1 : 0;
-    if (cuda::thread_index() == 0) sum_of_row = exact_sum(task, row);
     __syncthreads();
     for (int part = 0; part < task.warps_of_row; ++part) {
       if (over_one_in[part] != 0) over_one = true;
     }
-    exact = sum_of_row;
+  }
+  if (!is_exact<T>(task, sum, over_one)) return false;
+  if constexpr (kShared) {
+    __shared__ double sum_of_row;
+    if (cuda::thread_index() == 0) sum_of_row = exact_sum(task, row);
     __syncthreads();
+    exact = sum_of_row;
   } else {
     exact = cuda::lane_index() == 0 ? exact_sum(task, row) : 0.0;
     exact = __shfl_sync(kAllLanes, exact, 0);
   }
-  return is_exact<T>(task, sum, over_one);
+  return true;
 }
 
 template <class T, int kSteps, bool kPaired>

@@ -6,6 +6,7 @@
 #include <cuda_runtime.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <memory>
 #include <vector>
 
@@ -13,6 +14,7 @@
 #include "runtime/cpu/machine.h"
 #include "runtime/cuda/memory.h"
 #include "runtime/cuda/stream.h"
+#include "runtime/memory.h"
 #include "runtime/settings.h"
 
 namespace aclgrad {
@@ -31,10 +33,18 @@ int attribute(const Device& device, cudaDeviceAttr which) {
 
 using Devices = std::vector<std::unique_ptr<Device>>;
 
+// Why there is no usable device.
+char refusal[256] = "no GPU has compute capability 8.0 or more";
+
 Devices usable_devices() {
   Devices devices;
   int count = 0;
-  if (cudaGetDeviceCount(&count) != cudaSuccess) return devices;
+  if (const cudaError_t error = cudaGetDeviceCount(&count); error != cudaSuccess) {
+    std::snprintf(refusal, sizeof refusal, "%s: %s", cudaGetErrorName(error),
+                  cudaGetErrorString(error));
+    cudaGetLastError();
+    return devices;
+  }
   for (int i = 0; i < std::min(count, kMostDevices); ++i) {
     // Unlike cudaMemGetInfo() this makes no context on devices that nobody uses.
     cudaDeviceProp properties{};
@@ -78,7 +88,10 @@ class CudaBackend final : public Backend {
     return memory_.allocate(at(device), space, bytes);
   }
   void release(MemorySpace, void* memory, size_t) noexcept override { memory_.release(memory); }
-  void trim() noexcept override { memory_.trim(); }
+  void trim() noexcept override {
+    memory_.trim();
+    for (const auto& device : devices_) device->trim();
+  }
   bool may_hold(MemorySpace, uintptr_t) const noexcept override { return true; }
   AddressKind foreign_kind(const void* address) noexcept override;
 
@@ -89,7 +102,11 @@ class CudaBackend final : public Backend {
     return space == MemorySpace::kDevice ? device_total_ : host_total_;
   }
   bool spaces_share_memory() const noexcept override { return false; }
-  MemoryInfo memory_info(int32_t device) noexcept override { return memory_of(at(device)); }
+  MemoryInfo memory_info(int32_t device) noexcept override {
+    MemoryInfo info = memory_of(at(device));
+    info.free = std::min(info.free + memory_.kept_bytes(at(device)), info.total);
+    return info;
+  }
   int64_t compute_units(int32_t device) noexcept override {
     return attribute(at(device), cudaDevAttrMultiProcessorCount);
   }
@@ -103,7 +120,7 @@ class CudaBackend final : public Backend {
   Status check(const char* function, int32_t device) noexcept override {
     return at(device).check(function);
   }
-  void reset(int32_t device) noexcept override { at(device).reset(); }
+  void reset(int32_t device) noexcept override;
 
  private:
   Device& at(int32_t device) {
@@ -122,15 +139,21 @@ AddressKind CudaBackend::foreign_kind(const void* address) noexcept {
   if (memory_.owns(address, space)) {
     return space == MemorySpace::kDevice ? AddressKind::kDeadDevice : AddressKind::kDeadHost;
   }
+  // On a device that is in use, since a device that is asked anything gets a context.
+  Device& device = at(contexts::current_device());
+  const DeviceScope scope(device.number());
   cudaPointerAttributes attributes{};
-  if (cudaPointerGetAttributes(&attributes, address) != cudaSuccess) {
-    cudaGetLastError();
-    return AddressKind::kPageable;
+  const cudaError_t error = cudaPointerGetAttributes(&attributes, address);
+  if (error != cudaSuccess) {
+    device.note(error);
+    // The call that would use the address tells of a failure of the device.
+    return device.failed() ? AddressKind::kUnknown : AddressKind::kPageable;
   }
   switch (attributes.type) {
-    case cudaMemoryTypeDevice:
     case cudaMemoryTypeManaged:
-      return AddressKind::kUnknown;  // of a device, by somebody else
+      return AddressKind::kUnknown;
+    case cudaMemoryTypeDevice:
+      return AddressKind::kForeignDevice;
     case cudaMemoryTypeHost:
       return AddressKind::kForeignHost;
     default:
@@ -180,6 +203,12 @@ bool CudaBackend::can_access(int32_t device, int32_t peer) noexcept {
          can != 0;
 }
 
+void CudaBackend::reset(int32_t device) noexcept {
+  at(device).reset();
+  MemorySpace space{};
+  while (void* const lost = memory_.take_lost(at(device), space)) memory::lose(space, lost);
+}
+
 Status CudaBackend::enable_access(const char* function, int32_t device, int32_t peer) noexcept {
   const DeviceScope scope(at(device).number());
   const cudaError_t error = cudaDeviceEnablePeerAccess(at(peer).number(), 0);
@@ -198,5 +227,7 @@ Backend* cuda_backend() noexcept {
   }();
   return kBackend;
 }
+
+const char* cuda_refusal() noexcept { return cuda::refusal; }
 
 }  // namespace aclgrad

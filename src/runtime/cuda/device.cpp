@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/cuda/device.h"
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <new>
@@ -11,6 +12,9 @@ namespace {
 // Records in one piece of host memory.
 constexpr size_t kRecords = 64;
 
+// Scratch that a device keeps when nothing uses it: what sorting sixteen million indices takes.
+constexpr uint64_t kKeptScratch = uint64_t{256} << 20;
+
 // Errors after which CUDA does nothing more on the device until it is reset: they were found while
 // a kernel ran. The numbers are those of CUDA's enumeration.
 bool is_final(cudaError_t error) {
@@ -18,6 +22,7 @@ bool is_final(cudaError_t error) {
   switch (number) {
     case 214:  // ECC
     case 220:  // NVLink
+    case 226:  // an error that was contained
     case 702:  // launch time-out
     case 709:  // the context is destroyed
     case 710:  // assert
@@ -52,9 +57,9 @@ Status Device::check(const char* function) {
   if (!failed()) [[likely]]
     return kOk;
   const std::lock_guard lock(mutex_);
-  return fail(ACL_ERROR_RT_AICORE_EXCEPTION,
-              "%s: device %d failed before, with %s; expected aclrtResetDevice", function, number_,
-              cause_.c_str());
+  return fail(ACL_ERROR_RT_AICORE_EXCEPTION, "%s: device %d failed before, with %s; expected %s",
+              function, number_, cause_.c_str(),
+              reset_in_vain_ ? "a new process, since CUDA could not reset it" : "aclrtResetDevice");
 }
 
 Status Device::answer(const char* function, cudaError_t error) {
@@ -71,13 +76,19 @@ Status Device::answer(const char* function, cudaError_t error) {
 void Device::reset() {
   const std::lock_guard lock(mutex_);
   const DeviceScope scope(number_);
-  cudaDeviceReset();
+  // First, so that nobody asks CUDA about what it destroys.
   age_.fetch_add(1, std::memory_order_acq_rel);
+  cudaError_t error = cudaDeviceReset();
+  if (error == cudaSuccess) error = cudaFree(nullptr);  // begins anew
+  if (error != cudaSuccess) cudaGetLastError();
   transfers_ = nullptr;
   base_ = nullptr;
+  pool_ = nullptr;
   streams_.clear();
   for (std::vector<cudaEvent_t>& events : events_) events.clear();
   records_.clear();
+  reset_in_vain_ = error != cudaSuccess;
+  if (reset_in_vain_) return;
   cause_.clear();
   failed_.store(false, std::memory_order_release);
 }
@@ -98,15 +109,16 @@ cudaStream_t Device::transfers() {
 
 cudaStream_t Device::take_stream() {
   cudaStream_t stream = nullptr;
+  const DeviceScope scope(number_);
   {
     const std::lock_guard lock(mutex_);
+    keep_scratch();
     if (!streams_.empty()) {
       stream = streams_.back();
       streams_.pop_back();
       return stream;
     }
   }
-  const DeviceScope scope(number_);
   const cudaError_t error = cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking);
   if (error == cudaSuccess) return stream;
   note(error);
@@ -139,6 +151,28 @@ cudaEvent_t Device::take_event(bool timed) {
   if (error == cudaSuccess) return event;
   note(error);
   return nullptr;
+}
+
+// CUDA's pool gives everything back whenever somebody waits for the device, and memory that is to
+// be had again costs more than a kernel. All libraries of a process share the pool.
+void Device::keep_scratch() {
+  if (pool_ != nullptr) return;
+  uint64_t kept = 0;
+  if (cudaDeviceGetDefaultMemPool(&pool_, number_) != cudaSuccess ||
+      cudaMemPoolGetAttribute(pool_, cudaMemPoolAttrReleaseThreshold, &kept) != cudaSuccess) {
+    cudaGetLastError();
+    return;  // slower, and no error
+  }
+  kept = std::max(kept, kKeptScratch);
+  if (cudaMemPoolSetAttribute(pool_, cudaMemPoolAttrReleaseThreshold, &kept) != cudaSuccess) {
+    cudaGetLastError();
+  }
+}
+
+void Device::trim() {
+  const std::lock_guard lock(mutex_);
+  const DeviceScope scope(number_);
+  if (pool_ != nullptr && cudaMemPoolTrimTo(pool_, 0) != cudaSuccess) cudaGetLastError();
 }
 
 void Device::give_event(cudaEvent_t event, bool timed, uint64_t age) {
@@ -176,13 +210,19 @@ int64_t Device::nanoseconds(cudaEvent_t event) {
 }
 
 DeviceRecord* Device::take_record() {
+  cudaError_t error = cudaSuccess;
+  DeviceRecord* const record = take_record(error);
+  note(error);
+  return record;
+}
+
+DeviceRecord* Device::take_record(cudaError_t& error) {
   const std::lock_guard lock(mutex_);
   if (records_.empty()) {
     void* memory = nullptr;
-    if (cudaHostAlloc(&memory, kRecords * sizeof(DeviceRecord),
-                      cudaHostAllocPortable | cudaHostAllocMapped) != cudaSuccess) {
-      return nullptr;
-    }
+    error = cudaHostAlloc(&memory, kRecords * sizeof(DeviceRecord),
+                          cudaHostAllocPortable | cudaHostAllocMapped);
+    if (error != cudaSuccess) return nullptr;
     auto* const records = static_cast<DeviceRecord*>(memory);
     try {
       records_.reserve(records_.capacity() + kRecords);  // room for all, so giving needs none

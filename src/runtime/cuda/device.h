@@ -54,7 +54,8 @@ class Device {
   bool failed() const { return failed_.load(std::memory_order_acquire); }
   // Keeps the first cause of a failure for good; other errors are not kept.
   void note(cudaError_t error);
-  // Only when no stream of the device is left.
+  // Only when no stream of the device is left. Where CUDA cannot bring it back (after most faults
+  // only a new process can) the failure stays, with its first cause.
   void reset();
 
   // For copies that a caller waits for. Null when CUDA makes none; the error is noted.
@@ -74,8 +75,13 @@ class Device {
   DeviceRecord* take_record();
   void give_record(DeviceRecord* record, uint64_t age);
 
+  // Gives back what cudaFreeAsync() left for later.
+  void trim();
+
  private:
   bool make_base();
+  void keep_scratch();  // with mutex_ held
+  DeviceRecord* take_record(cudaError_t& error);
 
   const int number_;
   const size_t total_memory_;
@@ -83,9 +89,11 @@ class Device {
   std::atomic<bool> failed_{false};
   std::mutex mutex_;
   std::string cause_;
+  bool reset_in_vain_ = false;
   cudaStream_t transfers_ = nullptr;
   cudaEvent_t base_ = nullptr;  // where the clock of the host stood at `base_time_`
   int64_t base_time_ = 0;
+  cudaMemPool_t pool_ = nullptr;
   std::vector<cudaStream_t> streams_;
   std::vector<cudaEvent_t> events_[2];
   std::vector<DeviceRecord*> records_;

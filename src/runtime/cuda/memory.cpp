@@ -36,7 +36,7 @@ void* Memory::allocate(Device& device, MemorySpace space, size_t bytes) noexcept
     }
     try {
       addresses_.insert_or_assign(reinterpret_cast<uintptr_t>(memory), std::pair{bytes, space});
-      live_.emplace(memory, Block{&device, space, bytes, device.age()});
+      live_.insert_or_assign(memory, Block{&device, space, bytes, device.age()});
     } catch (...) {
       free_block(device, space, memory, device.age());
       throw;
@@ -80,6 +80,43 @@ void Memory::release(void* memory) noexcept {
     }
   }
   if (!keep) free_block(*block.device, block.space, memory, block.age);
+}
+
+void* Memory::take_lost(const Device& device, MemorySpace& space) noexcept {
+  const std::lock_guard lock(mutex_);
+  for (auto& [key, blocks] : kept_) {
+    if (key.first != &device) continue;
+    for (auto block = blocks.begin(); block != blocks.end();) {
+      const auto [memory, age] = block->second;
+      if (age == device.age()) {
+        ++block;
+        continue;
+      }
+      addresses_.erase(reinterpret_cast<uintptr_t>(memory));
+      kept_bytes_ -= block->first;
+      block = blocks.erase(block);
+    }
+  }
+  for (auto block = live_.begin(); block != live_.end(); ++block) {
+    if (block->second.device != &device || block->second.age == device.age()) continue;
+    void* const memory = block->first;
+    space = block->second.space;
+    addresses_.erase(reinterpret_cast<uintptr_t>(memory));
+    live_.erase(block);
+    return memory;
+  }
+  return nullptr;
+}
+
+size_t Memory::kept_bytes(Device& device) noexcept {
+  const std::lock_guard lock(mutex_);
+  size_t bytes = 0;
+  const auto found = kept_.find(Key{&device, MemorySpace::kDevice});
+  if (found == kept_.end()) return 0;
+  for (const auto& [size, block] : found->second) {
+    if (block.second == device.age()) bytes += size;
+  }
+  return bytes;
 }
 
 bool Memory::owns(const void* address, MemorySpace& space) noexcept {

@@ -27,6 +27,11 @@ class Memory {
   void* allocate(Device& device, MemorySpace space, size_t bytes) noexcept;
   void release(void* memory) noexcept;
   void trim() noexcept;
+  // Forgets a live block that a reset of the device took away, and tells which; null when there is
+  // none. CUDA may give its address to the next one.
+  void* take_lost(const Device& device, MemorySpace& space) noexcept;
+  // Bytes of the device that are kept.
+  size_t kept_bytes(Device& device) noexcept;
   // The address lies in memory that came from here, released or not; which space it is of.
   bool owns(const void* address, MemorySpace& space) noexcept;
 

@@ -31,15 +31,18 @@ Status CudaStream::fill(const char* function, void* to, int32_t value, size_t by
 }
 
 Status CudaStream::call(const char* function, Work& work) {
-  auto call = std::make_unique<HostCall>(HostCall{this, &work, &current_->sink()});
+  auto call = std::make_unique<HostCall>(HostCall{current_, &work, aborted_});
   const auto run = [](void* data) {
     const std::unique_ptr<HostCall> self(static_cast<HostCall*>(data));
-    if (process::exiting() || self->stream->aborted_.load(std::memory_order_acquire)) return;
+    if (process::exiting() || self->aborted->load(std::memory_order_acquire)) return;
     const DefaultFloatEnvironment environment;
-    self->work->run(*self->errors);
+    self->work->run(self->entry->sink());
   };
   const Status status = device_.answer(function, cudaLaunchHostFunc(stream_, run, call.get()));
-  if (status == kOk) call.release();
+  if (status == kOk) {
+    current_->called = true;
+    call.release();
+  }
   return status;
 }
 
@@ -65,7 +68,13 @@ Status CudaStream::launched(const char* function, int error) {
 }
 
 Status CudaStream::take_scratch(const char* function, size_t bytes, void*& memory) {
-  return device_.answer(function, cudaMallocAsync(&memory, bytes, stream_));
+  cudaError_t error = cudaMallocAsync(&memory, bytes, stream_);
+  if (error == cudaErrorMemoryAllocation) {
+    device_.note(error);
+    backend().trim();
+    error = cudaMallocAsync(&memory, bytes, stream_);
+  }
+  return device_.answer(function, error);
 }
 
 void CudaStream::give_scratch(void* memory) { device_.note(cudaFreeAsync(memory, stream_)); }

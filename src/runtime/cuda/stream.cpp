@@ -29,7 +29,7 @@ CudaStream::CudaStream(Device& device) : device_(device), age_(device.age()) {
 }
 
 CudaStream::~CudaStream() {
-  for (const std::unique_ptr<Entry>& entry : entries_) retire(*entry, true);
+  for (const std::shared_ptr<Entry>& entry : entries_) retire(*entry, true);
   device_.give_stream(stream_, age_);
 }
 
@@ -48,15 +48,15 @@ Status CudaStream::check(const char* function) {
 }
 
 // The work and, behind it, the point that tells when it is done.
-Status CudaStream::hand_over(const char* function, Entry& entry) {
+Status CudaStream::hand_over(const char* function, const std::shared_ptr<Entry>& entry) {
   const DeviceScope scope(device_.number());
-  current_ = &entry;
+  current_ = entry;
   Status status = check(function);
   const bool begun = status == kOk;
-  if (status == kOk) status = entry.work->submit(function, *this);
-  if (status == kOk && entry.done == nullptr) {
-    entry.done = Point::record(device_, stream_, false);
-    if (entry.done == nullptr) {
+  if (status == kOk) status = entry->work->submit(function, *this);
+  if (status == kOk && entry->done == nullptr) {
+    entry->done = Point::record(device_, stream_, false);
+    if (entry->done == nullptr) {
       status = device_.failed()
                    ? device_.check(function)
                    : fail(ACL_ERROR_RT_INTERNAL_ERROR, "%s: CUDA records no event", function);
@@ -74,20 +74,16 @@ uint64_t CudaStream::enqueue(const char* function, Work* work) {
   uint64_t sequence = 0;
   size_t waiting = 0;
   try {
-    auto entry = std::make_unique<Entry>(owned.release());
-    entry->work->ticket = memory::current_ticket();
+    auto entry = std::make_shared<Entry>(owned.release());
+    entry->work->ticket = entry->ticket = memory::current_ticket();
     const std::lock_guard submit_lock(submit_mutex_);
     if (closed_ || process::exiting()) return 0;
-    last_refusal = hand_over(function, *entry);
+    last_refusal = hand_over(function, entry);
+    if (last_refusal == kOk) last_refusal = list(function, entry, sequence, waiting);
     if (last_refusal != kOk) {
       retire(*entry, true);
       return 0;
     }
-    const std::lock_guard lock(mutex_);
-    entries_.push_back(std::move(entry));
-    sequence = enqueued_.load(std::memory_order_relaxed) + 1;
-    enqueued_.store(sequence, std::memory_order_release);
-    waiting = entries_.size();
   } catch (const std::bad_alloc&) {
     last_refusal = fail(ACL_ERROR_BAD_ALLOC, "%s: out of memory", function);
     return 0;
@@ -96,9 +92,24 @@ uint64_t CudaStream::enqueue(const char* function, Work* work) {
   return sequence;
 }
 
+Status CudaStream::list(const char* function, const std::shared_ptr<Entry>& entry,
+                        uint64_t& sequence, size_t& waiting) {
+  const std::lock_guard lock(mutex_);
+  try {
+    entries_.push_back(entry);
+  } catch (const std::bad_alloc&) {
+    device_.note(cudaStreamSynchronize(stream_));  // it is under way
+    return fail(ACL_ERROR_BAD_ALLOC, "%s: out of memory", function);
+  }
+  sequence = enqueued_.load(std::memory_order_relaxed) + 1;
+  enqueued_.store(sequence, std::memory_order_release);
+  waiting = entries_.size();
+  return kOk;
+}
+
 void CudaStream::retire(Entry& entry, bool failed) noexcept {
   if (!failed) entry.work->finish(entry.sink());
-  entry.work.reset();
+  if (!failed || !entry.called) entry.work.reset();
   if (entry.record != nullptr) device_.give_record(std::exchange(entry.record, nullptr), age_);
 }
 
@@ -111,20 +122,20 @@ bool CudaStream::look_after(uint64_t last) {
   looking_ = true;
   bool any = false;
   while (!entries_.empty()) {
-    Entry& entry = *entries_.front();
+    std::shared_ptr<Entry> entry = entries_.front();
     const uint64_t sequence = completed_.load(std::memory_order_relaxed) + 1;
     if (sequence > last) break;
     looked_at_ = sequence;
     lock.unlock();
-    const Point::State state = entry.done->state();
+    const Point::State state = entry->done->state();
     if (state != Point::State::kAhead) {
-      retire(entry, state == Point::State::kFailed || aborted_.load(std::memory_order_relaxed));
+      retire(*entry, state == Point::State::kFailed || aborted_->load(std::memory_order_relaxed));
     }
     lock.lock();
     if (state == Point::State::kAhead) break;
-    if (entry.errors.any()) {
+    if (entry->errors.any()) {
       try {
-        keep_error(sequence, make_data_error(entry.errors.take()));
+        keep_error(sequence, make_data_error(entry->errors.take()));
       } catch (const std::bad_alloc&) {
         lost_error_ = true;
       }
@@ -133,6 +144,9 @@ bool CudaStream::look_after(uint64_t last) {
     completed_.store(sequence, std::memory_order_release);
     changed_.notify_all();
     any = true;
+    lock.unlock();
+    entry.reset();
+    lock.lock();
   }
   looking_ = false;
   changed_.notify_all();
@@ -187,7 +201,7 @@ void CudaStream::close() {
 
 void CudaStream::abort() {
   completed();
-  aborted_.store(true, std::memory_order_release);
+  aborted_->store(true, std::memory_order_release);
   close();
 }
 
@@ -213,9 +227,9 @@ uint64_t CudaStream::oldest_ticket() {
   const std::lock_guard lock(mutex_);
   uint64_t oldest = UINT64_MAX;
   bool passed = true;
-  for (const std::unique_ptr<Entry>& entry : entries_) {
+  for (const std::shared_ptr<Entry>& entry : entries_) {
     passed = passed && entry->done->state() != Point::State::kAhead;
-    if (!passed && entry->work != nullptr) oldest = std::min(oldest, entry->work->ticket);
+    if (!passed) oldest = std::min(oldest, entry->ticket);
   }
   return oldest;
 }

@@ -71,19 +71,23 @@ class CudaStream final : public Stream, private DeviceQueue {
   struct Entry {
     explicit Entry(Work* owned) : work(owned) {}
     std::unique_ptr<Work> work;
+    uint64_t ticket = 0;  // the work's
     std::shared_ptr<Point> done;
     TaskErrors errors;
     DeviceRecord* record = nullptr;
+    bool called = false;  // by a host function, which then holds the entry too
 
     DataErrors& sink() {
       DataErrors* const own = work->own_errors();
       return own != nullptr ? *own : errors;
     }
   };
+  // When the device fails CUDA may be in such a call, or come to it later, while the stream is done
+  // with the work.
   struct HostCall {
-    const CudaStream* stream;  // outlives its work
-    Work* work;
-    DataErrors* errors;
+    std::shared_ptr<Entry> entry;
+    Work* work;  // the entry's, or in it
+    std::shared_ptr<const std::atomic<bool>> aborted;
   };
   using Lock = std::unique_lock<std::mutex>;
 
@@ -99,7 +103,10 @@ class CudaStream final : public Stream, private DeviceQueue {
   void give_scratch(void* memory) override;
   Status take_record(const char* function, DeviceRecord*& record) override;
 
-  Status hand_over(const char* function, Entry& entry);
+  Status hand_over(const char* function, const std::shared_ptr<Entry>& entry);
+  // Puts what was handed over behind the others: its number, and how many there are.
+  Status list(const char* function, const std::shared_ptr<Entry>& entry, uint64_t& sequence,
+              size_t& waiting);
   // Up to work `last`.
   bool look_after(uint64_t last);
   void retire(Entry& entry, bool failed) noexcept;
@@ -113,13 +120,13 @@ class CudaStream final : public Stream, private DeviceQueue {
 
   // Held while work is handed over, which CUDA may delay until earlier work is done.
   std::mutex submit_mutex_;
-  Entry* current_ = nullptr;
+  std::shared_ptr<Entry> current_;
   bool closed_ = false;
-  std::atomic<bool> aborted_{false};
+  const std::shared_ptr<std::atomic<bool>> aborted_ = std::make_shared<std::atomic<bool>>(false);
 
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::deque<std::unique_ptr<Entry>> entries_;  // handed over and not looked after
+  std::deque<std::shared_ptr<Entry>> entries_;  // handed over and not looked after
   std::atomic<uint64_t> enqueued_{0};           // written under both
   std::atomic<uint64_t> completed_{0};          // written under mutex_
   bool looking_ = false;                        // some thread looks after entries

@@ -25,6 +25,7 @@
 #define __host__
 #define __forceinline__ inline
 #define __launch_bounds__(...)
+#define __grid_constant__
 #define __shared__ static thread_local
 
 struct uint3 {
@@ -84,12 +85,17 @@ struct cudaPointerAttributes {
 enum cudaDeviceAttr : int {
   cudaDevAttrMultiProcessorCount = 16,
   cudaDevAttrL2CacheSize = 38,
+  cudaDevAttrMaxSharedMemoryPerBlockOptin = 97,
 };
+enum cudaFuncAttribute : int { cudaFuncAttributeMaxDynamicSharedMemorySize = 8 };
 constexpr unsigned cudaStreamNonBlocking = 1;
 constexpr unsigned cudaEventDefault = 0;
 constexpr unsigned cudaEventDisableTiming = 2;
 constexpr unsigned cudaHostAllocPortable = 1;
 constexpr unsigned cudaHostAllocMapped = 2;
+struct CUmemPool_st;
+using cudaMemPool_t = CUmemPool_st*;
+enum cudaMemPoolAttr : int { cudaMemPoolAttrReleaseThreshold = 4 };
 struct cudaDeviceProp {
   char name[256];
   size_t totalGlobalMem;
@@ -99,6 +105,7 @@ struct cudaDeviceProp {
 ACLGRAD_EMULATED const char* cudaGetErrorName(cudaError_t error);
 ACLGRAD_EMULATED const char* cudaGetErrorString(cudaError_t error);
 ACLGRAD_EMULATED cudaError_t cudaGetLastError();
+ACLGRAD_EMULATED cudaError_t cudaPeekAtLastError();
 ACLGRAD_EMULATED cudaError_t cudaGetDeviceCount(int* count);
 ACLGRAD_EMULATED cudaError_t cudaGetDevice(int* device);
 ACLGRAD_EMULATED cudaError_t cudaSetDevice(int device);
@@ -106,12 +113,20 @@ ACLGRAD_EMULATED cudaError_t cudaDeviceReset();
 ACLGRAD_EMULATED cudaError_t cudaGetDeviceProperties(cudaDeviceProp* out, int device);
 ACLGRAD_EMULATED cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute,
                                                     int device);
+ACLGRAD_EMULATED cudaError_t cudaFuncSetAttribute(const void* kernel, cudaFuncAttribute attribute,
+                                                  int value);
 ACLGRAD_EMULATED cudaError_t cudaDeviceCanAccessPeer(int* can, int device, int peer);
 ACLGRAD_EMULATED cudaError_t cudaDeviceEnablePeerAccess(int peer, unsigned flags);
 ACLGRAD_EMULATED cudaError_t cudaMemGetInfo(size_t* free, size_t* total);
 ACLGRAD_EMULATED cudaError_t cudaMalloc(void** memory, size_t bytes);
 ACLGRAD_EMULATED cudaError_t cudaFree(void* memory);
 ACLGRAD_EMULATED cudaError_t cudaMallocAsync(void** memory, size_t bytes, cudaStream_t stream);
+ACLGRAD_EMULATED cudaError_t cudaDeviceGetDefaultMemPool(cudaMemPool_t* pool, int device);
+ACLGRAD_EMULATED cudaError_t cudaMemPoolGetAttribute(cudaMemPool_t pool, cudaMemPoolAttr attribute,
+                                                     void* value);
+ACLGRAD_EMULATED cudaError_t cudaMemPoolSetAttribute(cudaMemPool_t pool, cudaMemPoolAttr attribute,
+                                                     void* value);
+ACLGRAD_EMULATED cudaError_t cudaMemPoolTrimTo(cudaMemPool_t pool, size_t kept);
 ACLGRAD_EMULATED cudaError_t cudaFreeAsync(void* memory, cudaStream_t stream);
 ACLGRAD_EMULATED cudaError_t cudaHostAlloc(void** memory, size_t bytes, unsigned flags);
 ACLGRAD_EMULATED cudaError_t cudaFreeHost(void* memory);
@@ -155,6 +170,7 @@ struct Position {
 [[gnu::visibility("default")]] const Position& here();
 
 [[gnu::visibility("default")]] cudaError_t launch(const cudaLaunchConfig_t& config,
+                                                  const void* kernel,
                                                   std::function<void()> thread_of_kernel);
 [[gnu::visibility("default")]] void barrier();
 
@@ -163,6 +179,12 @@ enum class Exchange : uint8_t { kSync, kShuffle, kBallot };
 // lanes that brought a value other than 0.
 [[gnu::visibility("default")]] uint64_t meet(unsigned mask, Exchange exchange, uint64_t value,
                                              unsigned source);
+// The block's shared memory whose size the launch gave, and copies to it
+// (cuda_pipeline_primitives.h).
+[[gnu::visibility("default")]] std::byte* shared_memory();
+[[gnu::visibility("default")]] void copy_async(void* to, const void* from, size_t bytes);
+[[gnu::visibility("default")]] void commit_copies();
+[[gnu::visibility("default")]] void wait_copies(size_t pending);
 inline constexpr unsigned kWarp = 32;
 inline unsigned lane() {
   const Position& at = here();
@@ -182,9 +204,9 @@ T shuffle(unsigned mask, T value, unsigned source) {
 template <class... Parameters, class... Given>
 cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* config, void (*kernel)(Parameters...),
                                Given&&... given) {
-  return emulated::launch(*config, [kernel, ... values = Parameters(std::forward<Given>(given))] {
-    kernel(values...);
-  });
+  return emulated::launch(
+      *config, reinterpret_cast<const void*>(kernel),
+      [kernel, ... values = Parameters(std::forward<Given>(given))] { kernel(values...); });
 }
 
 // Where the running thread is. (No macros: cudaLaunchConfig_t has members of such names.)
@@ -235,6 +257,9 @@ T __shfl_up_sync(unsigned mask, T value, unsigned delta) {
 inline unsigned __ballot_sync(unsigned mask, int predicate) {
   return static_cast<unsigned>(
       emulated::meet(mask, emulated::Exchange::kBallot, predicate != 0 ? 1 : 0, 0));
+}
+inline int __ffs(int value) {
+  return value == 0 ? 0 : std::countr_zero(static_cast<unsigned>(value)) + 1;
 }
 inline int __popc(unsigned bits) { return std::popcount(bits); }
 inline int __any_sync(unsigned mask, int predicate) { return __ballot_sync(mask, predicate) != 0; }

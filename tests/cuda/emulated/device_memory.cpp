@@ -89,7 +89,7 @@ void DeviceMemory::release_all(int device) {
   const std::lock_guard lock(mutex_);
   for (auto entry = live_.begin(); entry != live_.end();) {
     const Allocation& allocation = entry->second.allocation;
-    const bool gone = allocation.type == cudaMemoryTypeDevice && allocation.device == device;
+    const bool gone = allocation.device == device;
     if (gone) give_back(entry->second);
     entry = gone ? live_.erase(entry) : std::next(entry);
   }

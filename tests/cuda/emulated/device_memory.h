@@ -25,7 +25,7 @@ class DeviceMemory {
 
   void* allocate(size_t bytes, cudaMemoryType type, int device);
   bool release(void* memory, cudaMemoryType type);
-  // Everything a device has, at a reset.
+  // Everything a device has, pinned memory of the host too, at a reset.
   void release_all(int device);
   // The allocation an address lies in; type unregistered when it is in none.
   Allocation find(const void* address, size_t* left = nullptr);

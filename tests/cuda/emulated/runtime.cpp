@@ -3,12 +3,14 @@
 // allows: copies happen in their stream, never when they are called.
 #include <signal.h>
 
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <deque>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -16,6 +18,7 @@
 
 #include "cuda_runtime.h"
 #include "device_memory.h"
+#include "faults.h"
 #include "fibers.h"
 
 using Clock = std::chrono::steady_clock;
@@ -57,6 +60,48 @@ void set_fault(int device, cudaError_t error, const std::string& text) {
   if (fault.error != cudaSuccess) return;
   fault.error = error;
   fault.text = text;
+}
+
+// Bytes of shared memory: what every kernel may have, and what one may ask for (an H200's).
+constexpr size_t kUsualShared = size_t{48} << 10;
+constexpr size_t kMostShared = size_t{227} << 10;
+
+// What kernels have asked for.
+struct SharedSizes {
+  std::mutex mutex;
+  std::map<const void*, size_t> of;
+};
+SharedSizes& shared_sizes() {
+  static auto* const kSizes = new SharedSizes;
+  return *kSizes;
+}
+bool shared_fits(const void* kernel, size_t bytes) {
+  if (bytes <= kUsualShared) return true;
+  SharedSizes& sizes = shared_sizes();
+  const std::lock_guard lock(sizes.mutex);
+  const auto found = sizes.of.find(kernel);
+  return found != sizes.of.end() && bytes <= found->second;
+}
+
+thread_local cudaError_t last_error = cudaSuccess;
+cudaError_t noted(cudaError_t error) {
+  if (error != cudaSuccess) last_error = error;
+  return error;
+}
+
+std::atomic<int> calls_to_failure{0};
+std::atomic<cudaError_t> wanted_error{cudaSuccess};
+std::atomic<bool> resets_refused{false};
+
+// What a call answers before it does anything.
+cudaError_t answer_first() {
+  if (calls_to_failure.load() > 0 && calls_to_failure.fetch_sub(1) == 1) {
+    const cudaError_t error = wanted_error.load();
+    const bool sticks = error == cudaErrorIllegalAddress || error == cudaErrorLaunchFailure;
+    if (sticks) set_fault(current_device, error, "wanted by a test");
+    return noted(error);
+  }
+  return noted(sticky());
 }
 
 void on_fault(int number, siginfo_t* info, void* context) {
@@ -142,14 +187,20 @@ struct EventState {
 };
 struct CUevent_st {
   std::shared_ptr<EventState> state = std::make_shared<EventState>();
+  int device = 0;
   bool timed = true;
+};
+struct CUmemPool_st {
+  std::atomic<uint64_t> threshold{0};
 };
 
 namespace {
 
 cudaError_t queue(cudaStream_t stream, std::function<void()> task) {
-  if (stream == nullptr || stream->device != current_device) return cudaErrorInvalidResourceHandle;
-  if (const cudaError_t error = sticky()) return error;
+  if (stream == nullptr || stream->device != current_device) {
+    return noted(cudaErrorInvalidResourceHandle);
+  }
+  if (const cudaError_t error = answer_first()) return error;
   stream->push(std::move(task));
   return cudaSuccess;
 }
@@ -166,14 +217,15 @@ bool in_range(const void* address, size_t bytes) {
 
 namespace emulated {
 
-cudaError_t launch(const cudaLaunchConfig_t& config, std::function<void()> thread_of_kernel) {
+cudaError_t launch(const cudaLaunchConfig_t& config, const void* kernel,
+                   std::function<void()> thread_of_kernel) {
   const dim3& block = config.blockDim;
   const dim3& grid = config.gridDim;
   const uint64_t threads = uint64_t{block.x} * block.y * block.z;
   const bool good = threads >= 1 && threads <= kMostThreads && grid.x >= 1 && grid.y >= 1 &&
                     grid.z >= 1 && grid.x <= 0x7FFFFFFFu && grid.y <= 65535 && grid.z <= 65535 &&
-                    config.dynamicSmemBytes == 0;
-  if (!good) return cudaErrorInvalidConfiguration;
+                    shared_fits(kernel, config.dynamicSmemBytes);
+  if (!good) return noted(cudaErrorInvalidConfiguration);
   const int device = current_device;
   return queue(config.stream, [config, device, body = std::move(thread_of_kernel)] {
     if (sticky(device) != cudaSuccess) return;
@@ -183,6 +235,13 @@ cudaError_t launch(const cudaLaunchConfig_t& config, std::function<void()> threa
     set_fault(device, illegal ? cudaErrorIllegalAddress : cudaErrorLaunchFailure, error);
   });
 }
+
+void fail_call(int call, cudaError_t error) {
+  wanted_error = error;
+  calls_to_failure = call;
+}
+bool call_failed() { return calls_to_failure.load() <= 0; }
+void refuse_resets(bool refuse) { resets_refused = refuse; }
 
 }  // namespace emulated
 
@@ -214,7 +273,15 @@ const char* cudaGetErrorString(cudaError_t error) {
   return text.c_str();
 }
 
-cudaError_t cudaGetLastError() { return sticky(); }
+cudaError_t cudaPeekAtLastError() {
+  const cudaError_t error = sticky();
+  return error != cudaSuccess ? error : last_error;
+}
+cudaError_t cudaGetLastError() {
+  const cudaError_t error = cudaPeekAtLastError();
+  last_error = cudaSuccess;
+  return error;
+}
 
 cudaError_t cudaGetDeviceCount(int* count) {
   if (device_count() == 0) return cudaErrorInsufficientDriver;
@@ -232,6 +299,7 @@ cudaError_t cudaSetDevice(int device) {
   return cudaSuccess;
 }
 cudaError_t cudaDeviceReset() {
+  if (resets_refused.load()) return noted(sticky());
   device_memory().release_all(current_device);
   Fault& fault = fault_of(current_device);
   const std::lock_guard lock(fault.mutex);
@@ -248,8 +316,21 @@ cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int dev
     case cudaDevAttrL2CacheSize:
       *value = 1 << 20;
       return cudaSuccess;
+    case cudaDevAttrMaxSharedMemoryPerBlockOptin:
+      *value = static_cast<int>(kMostShared);
+      return cudaSuccess;
   }
   return cudaErrorInvalidValue;
+}
+cudaError_t cudaFuncSetAttribute(const void* kernel, cudaFuncAttribute attribute, int value) {
+  if (attribute != cudaFuncAttributeMaxDynamicSharedMemorySize || value < 0 ||
+      static_cast<size_t>(value) > kMostShared) {
+    return noted(cudaErrorInvalidValue);
+  }
+  SharedSizes& sizes = shared_sizes();
+  const std::lock_guard lock(sizes.mutex);
+  sizes.of[kernel] = static_cast<size_t>(value);
+  return cudaSuccess;
 }
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* out, int device) {
   if (device < 0 || device >= device_count()) return cudaErrorInvalidDevice;
@@ -270,9 +351,9 @@ cudaError_t cudaMemGetInfo(size_t* free, size_t* total) {
 }
 
 cudaError_t cudaMalloc(void** memory, size_t bytes) {
-  if (const cudaError_t error = sticky()) return error;
+  if (const cudaError_t error = answer_first()) return error;
   *memory = device_memory().allocate(bytes, cudaMemoryTypeDevice, current_device);
-  return *memory == nullptr ? cudaErrorMemoryAllocation : cudaSuccess;
+  return noted(*memory == nullptr ? cudaErrorMemoryAllocation : cudaSuccess);
 }
 cudaError_t cudaFree(void* memory) {
   if (const cudaError_t error = sticky()) return error;
@@ -286,10 +367,24 @@ cudaError_t cudaMallocAsync(void** memory, size_t bytes, cudaStream_t) {
 cudaError_t cudaFreeAsync(void* memory, cudaStream_t stream) {
   return queue(stream, [memory] { device_memory().release(memory, cudaMemoryTypeDevice); });
 }
+cudaError_t cudaDeviceGetDefaultMemPool(cudaMemPool_t* pool, int device) {
+  static auto* const kPools = new CUmemPool_st[kMostDevices];
+  *pool = &kPools[device];
+  return cudaSuccess;
+}
+cudaError_t cudaMemPoolGetAttribute(cudaMemPool_t pool, cudaMemPoolAttr, void* value) {
+  *static_cast<uint64_t*>(value) = pool->threshold;
+  return cudaSuccess;
+}
+cudaError_t cudaMemPoolSetAttribute(cudaMemPool_t pool, cudaMemPoolAttr, void* value) {
+  pool->threshold = *static_cast<const uint64_t*>(value);
+  return cudaSuccess;
+}
+cudaError_t cudaMemPoolTrimTo(cudaMemPool_t, size_t) { return cudaSuccess; }
 cudaError_t cudaHostAlloc(void** memory, size_t bytes, unsigned) {
-  if (const cudaError_t error = sticky()) return error;
+  if (const cudaError_t error = answer_first()) return error;
   *memory = device_memory().allocate(bytes, cudaMemoryTypeHost, current_device);
-  return *memory == nullptr ? cudaErrorMemoryAllocation : cudaSuccess;
+  return noted(*memory == nullptr ? cudaErrorMemoryAllocation : cudaSuccess);
 }
 cudaError_t cudaFreeHost(void* memory) {
   return device_memory().release(memory, cudaMemoryTypeHost) ? cudaSuccess : cudaErrorInvalidValue;
@@ -302,17 +397,22 @@ cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* out, const void* poi
 
 cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind,
                             cudaStream_t stream) {
-  if (!in_range(to, bytes) || !in_range(from, bytes)) return cudaErrorInvalidValue;
-  return queue(stream, [=] { std::memcpy(to, from, bytes); });
+  if (!in_range(to, bytes) || !in_range(from, bytes)) return noted(cudaErrorInvalidValue);
+  // CUDA takes memory that it does not know through a buffer of its own, behind what is queued, and
+  // gives such memory what it asked for before it returns.
+  if (!device_memory().contains(from)) stream->synchronize();
+  const cudaError_t error = queue(stream, [=] { std::memcpy(to, from, bytes); });
+  if (error == cudaSuccess && !device_memory().contains(to)) stream->synchronize();
+  return error;
 }
 cudaError_t cudaMemsetAsync(void* to, int value, size_t bytes, cudaStream_t stream) {
   // Not for the memory of a program that never told CUDA of it.
-  if (!device_memory().contains(to) || !in_range(to, bytes)) return cudaErrorInvalidValue;
+  if (!device_memory().contains(to) || !in_range(to, bytes)) return noted(cudaErrorInvalidValue);
   return queue(stream, [=] { std::memset(to, value, bytes); });
 }
 
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) {
-  if (const cudaError_t error = sticky()) return error;
+  if (const cudaError_t error = answer_first()) return error;
   auto made = std::make_shared<CUstream_st>(current_device);
   made->self = made;
   std::thread(&CUstream_st::run, made).detach();
@@ -339,8 +439,9 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
 }
 
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned flags) {
-  if (const cudaError_t error = sticky()) return error;
+  if (const cudaError_t error = answer_first()) return error;
   *event = new CUevent_st;
+  (*event)->device = current_device;
   (*event)->timed = (flags & cudaEventDisableTiming) == 0;
   return cudaSuccess;
 }
@@ -362,7 +463,7 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
   });
 }
 cudaError_t cudaEventQuery(cudaEvent_t event) {
-  if (const cudaError_t error = sticky()) return error;
+  if (const cudaError_t error = noted(sticky(event->device))) return error;
   const std::lock_guard lock(event->state->mutex);
   return event->state->done == event->state->called ? cudaSuccess : cudaErrorNotReady;
 }
@@ -373,7 +474,7 @@ cudaError_t cudaEventSynchronize(cudaEvent_t event) {
     record = event->state->called;
   }
   event->state->wait(record);
-  return sticky();
+  return noted(sticky(event->device));
 }
 cudaError_t cudaEventElapsedTime(float* ms, cudaEvent_t start, cudaEvent_t end) {
   if (!start->timed || !end->timed) return cudaErrorInvalidResourceHandle;

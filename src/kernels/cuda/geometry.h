@@ -20,6 +20,7 @@ inline constexpr int kWarpLanes = 32;
 struct Geometry {
   int64_t blocks = 0;    // at most kMostBlocks
   unsigned threads = 0;  // of a block
+  size_t shared = 0;     // bytes that shared_memory() (shared.cuh) has
 };
 
 // What a block may have without asking for more.

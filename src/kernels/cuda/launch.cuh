@@ -39,7 +39,14 @@ cudaError_t launch(const CudaQueue& queue, const Geometry& geometry, void (*kern
   cudaLaunchConfig_t config{};
   config.gridDim = dim3(static_cast<unsigned>(geometry.blocks));
   config.blockDim = dim3(geometry.threads);
+  config.dynamicSmemBytes = geometry.shared;
   config.stream = static_cast<cudaStream_t>(queue.stream);
+  if (geometry.shared > kSharedBytes) {
+    const cudaError_t error = cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel),
+                                                   cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                                   static_cast<int>(geometry.shared));
+    if (error != cudaSuccess) return taken(error);
+  }
   return taken(cudaLaunchKernelEx(&config, kernel, std::forward<Given>(given)...));
 }
 

@@ -6,6 +6,7 @@
 
 #include <cuda_runtime.h>
 #if defined(__CUDACC__)
+#include <cuda_bf16.h>
 #include <cuda_fp16.h>
 #endif
 
@@ -68,6 +69,85 @@ __device__ Pair<T> load_pair(const T* at) {
 template <class T>
 __device__ void store_pair(T* at, float first, float second) {
   *reinterpret_cast<Pair<T>*>(at) = Pair<T>{narrow<T>(first), narrow<T>(second)};
+}
+
+// What one access of sixteen bytes takes.
+inline constexpr int kAccessBytes = 16;
+template <class T>
+inline constexpr int kAccess = kAccessBytes / static_cast<int>(sizeof(T));
+
+// kCount neighbours in one access.
+template <class T, int kCount>
+struct alignas(kCount * sizeof(T)) Several {
+  T each[kCount];
+};
+template <int kCount, class T>
+__device__ Several<T, kCount> load_several(const T* at) {
+  return *reinterpret_cast<const Several<T, kCount>*>(at);
+}
+
+// Two numbers, neither a NaN, in one instruction.
+__device__ inline void narrow_clean(const float* from, float* to) {
+  to[0] = from[0];
+  to[1] = from[1];
+}
+__device__ inline void narrow_clean(const float* from, float16_t* to) {
+#if defined(__CUDA_ARCH__)
+  const __half2 both = __floats2half2_rn(from[0], from[1]);
+  to[0].bits = __half_as_ushort(__low2half(both));
+  to[1].bits = __half_as_ushort(__high2half(both));
+#else
+  for (int i = 0; i < 2; ++i) to[i] = from_float<float16_t>(from[i]);
+#endif
+}
+__device__ inline void narrow_clean(const float* from, bfloat16_t* to) {
+#if defined(__CUDA_ARCH__)
+  const __nv_bfloat162 both = __floats2bfloat162_rn(from[0], from[1]);
+  to[0].bits = __bfloat16_as_ushort(__low2bfloat16(both));
+  to[1].bits = __bfloat16_as_ushort(__high2bfloat16(both));
+#else
+  for (int i = 0; i < 2; ++i) to[i] = from_float<bfloat16_t>(from[i]);
+#endif
+}
+
+// As narrow() of each. Whether one is a NaN is asked once for all of them.
+template <class T, int kCount>
+__device__ Several<T, kCount> narrow_several(const float (&values)[kCount]) {
+  static_assert(kCount % 2 == 0);
+  Several<T, kCount> out;
+  bool any_nan = false;
+#pragma unroll
+  for (int i = 0; i < kCount; i += 2) {
+    narrow_clean(values + i, out.each + i);
+    any_nan = any_nan || values[i] != values[i] || values[i + 1] != values[i + 1];
+  }
+  if (any_nan) {
+#pragma unroll
+    for (int i = 0; i < kCount; ++i) {
+      if (values[i] != values[i]) out.each[i] = from_float<T>(float_of(kCanonicalNanF32));
+    }
+  }
+  return out;
+}
+
+// An element of any float dtype.
+__device__ inline float load_number(const void* base, aclDataType dtype, int64_t at) {
+  if (dtype == ACL_FLOAT16) return widen(static_cast<const float16_t*>(base)[at]);
+  if (dtype == ACL_BF16) return widen(static_cast<const bfloat16_t*>(base)[at]);
+  return static_cast<const float*>(base)[at];
+}
+__device__ inline void store_number(void* base, aclDataType dtype, int64_t at, float value) {
+  if (dtype == ACL_FLOAT16) {
+    static_cast<float16_t*>(base)[at] = narrow<float16_t>(value);
+  } else if (dtype == ACL_BF16) {
+    static_cast<bfloat16_t*>(base)[at] = narrow<bfloat16_t>(value);
+  } else {
+    static_cast<float*>(base)[at] = narrow<float>(value);
+  }
+}
+
+inline bool access_fits(const void* address) {
+  return reinterpret_cast<uintptr_t>(address) % kAccessBytes == 0;
 }
 
 // Whether pairs of elements of `size` bytes can be taken from `address` on.

@@ -7,6 +7,7 @@
 #include "base/checked.h"
 #include "base/verbose.h"
 #include "kernels/cpu/target.h"
+#include "ops/layer_norm/plan.h"
 #include "ops/layer_norm/statistics.h"
 #include "ops/layer_norm/tree.h"
 #include "tensor/check.h"
@@ -157,7 +158,7 @@ struct Call {
   int x, gamma, beta, y, mean, rstd;
   int gamma_region, beta_region, moment_region;
 
-  void operator()(const Run& run) const {
+  Addresses addresses(const Run& run) const {
     Addresses at;
     at.x = run.address(x);
     at.gamma = run.address(gamma);
@@ -168,7 +169,11 @@ struct Call {
     at.gamma_region = run.region(gamma_region);
     at.beta_region = run.region(beta_region);
     at.moment_region = run.region(moment_region);
-    run_cpu(problem, plan, at);
+    return at;
+  }
+  void operator()(const Run& run) const { run_cpu(problem, plan, addresses(run)); }
+  CudaAnswer on_cuda(const Run& run) const {
+    return run_cuda(problem, addresses(run), run.queue());
   }
 };
 
@@ -203,10 +208,13 @@ Status parse(const Arguments& arguments, Launch& launch) {
   problem.eps = arguments.eps;
 
   // Operands in the order of the signature.
-  call.x = launch.input(in.x, rows_of(1), &problem.x);
+  // A GPU wants rows that are one run; others are packed for it.
+  const auto normalized = static_cast<int>(in.normalized_shape.size());
+  const Layout rows = rows_of(Launch::on_cuda() ? normalized : 1);
+  call.x = launch.input(in.x, rows, &problem.x);
   call.gamma = launch.input(in.gamma, kAnyStrides, &problem.gamma);
   call.beta = launch.input(in.beta, kAnyStrides, &problem.beta);
-  call.y = launch.output(in.y, rows_of(1), &problem.y);
+  call.y = launch.output(in.y, rows, &problem.y);
   call.mean = launch.output(in.mean, kAnyStrides, &problem.mean);
   call.rstd = launch.output(in.rstd, kAnyStrides, &problem.rstd);
 
@@ -216,6 +224,14 @@ Status parse(const Arguments& arguments, Launch& launch) {
   const bool has_outputs = problem.cols > 0 || in.mean.given() || in.rstd.given();
   if (problem.rows == 0 || !has_outputs) return kOk;
 
+  if (Launch::on_cuda()) {
+    const GpuScratch scratch = scratch_on_gpu(problem);
+    call.gamma_region = launch.book(scratch.gamma);
+    call.beta_region = launch.book(scratch.beta);
+    call.moment_region = launch.book(scratch.moments);
+    launch.run(call);
+    return kOk;
+  }
   call.plan = make_plan(problem);
   call.gamma_region = launch.book(call.plan.gamma_bytes);
   call.beta_region = launch.book(call.plan.beta_bytes);

@@ -15,6 +15,7 @@
 #include "aclnn/acl_meta.h"
 #include "base/status.h"
 #include "base/view.h"
+#include "kernels/cuda/queue.h"
 
 namespace aclgrad {
 class Launch;
@@ -55,6 +56,8 @@ struct Addresses {
   void *gamma_region = nullptr, *beta_region = nullptr, *moment_region = nullptr;
 };
 void run_cpu(const Problem& problem, const Plan& plan, const Addresses& at);
+// Its regions are those of GpuScratch (plan.h).
+CudaAnswer run_cuda(const Problem& problem, const Addresses& at, const CudaQueue& queue);
 
 // The arguments of phase one, as they came.
 struct Arguments {

@@ -13,6 +13,7 @@
 #include "aclnnop/aclnn_layer_norm.h"
 #include "ops/layer_norm/cases.h"
 #include "ops/layer_norm/reference.h"
+#include "runtime/services.h"
 #include "support/compare.h"
 #include "support/run.h"
 #include "support/same_bits.h"
@@ -230,6 +231,7 @@ void expect_bits_of_single_rows(aclDataType dtype, int64_t rows, int64_t cols,
 }
 
 TEST(LayerNorm, LargeOutputsHaveTheBitsOfSmallOnes) {
+  if (aclgrad_has_device_queues()) GTEST_SKIP() << "of the CPU's caches";
   for (const aclDataType dtype : kFloats) {
     expect_bits_of_single_rows(dtype, 20000, 1003, Arrangement::kOffset);
     expect_bits_of_single_rows(dtype, 5001, 4113, Arrangement::kOffset);
@@ -241,6 +243,7 @@ TEST(LayerNorm, LargeOutputsHaveTheBitsOfSmallOnes) {
 
 // FP32 rows that share lines, beyond the cache; two of them are not ordinary.
 TEST(LayerNorm, LargeRowsThatAreNotWholeLines) {
+  if (aclgrad_has_device_queues()) GTEST_SKIP() << "of the CPU's caches";
   Options options = all_of(ACL_FLOAT);
   options.out = Arrangement::kOffset;
   Problem problem({20003, 259}, options);
@@ -368,7 +371,9 @@ void expect_like_contiguous(Problem& plain, Problem& view) {
   ASSERT_TRUE(expected.ok()) << expected;
   const Outcome outcome = view.run_it();
   ASSERT_TRUE(outcome.ok()) << outcome;
-  EXPECT_EQ(outcome.workspace_size, expected.workspace_size);
+  if (!aclgrad_has_device_queues()) {  // a GPU takes rows that are one run; others are packed
+    EXPECT_EQ(outcome.workspace_size, expected.workspace_size);
+  }
   expect_same_bits("view", view.output_bits(), plain.output_bits());
   EXPECT_TRUE(view.y.untouched_outside());
 }
@@ -428,7 +433,9 @@ TEST(LayerNorm, ASliceOfPaddedRowsIsNotPacked) {
   Problem view({4, 5, 64}, options);
   const Outcome outcome = view.run_it();
   ASSERT_TRUE(outcome.ok()) << outcome;
-  EXPECT_EQ(outcome.workspace_size, 0u);
+  if (!aclgrad_has_device_queues()) {  // as in expect_like_contiguous()
+    EXPECT_EQ(outcome.workspace_size, 0u);
+  }
   view.expect_right();
 }
 
@@ -733,7 +740,9 @@ TEST(LayerNorm, NegativeEpsThatLeavesLittle) {
 }
 
 TEST(LayerNorm, AMillionTermsHoldTheTolerance) {
-  for (const Dims& dims : {Dims{200000, 5}, Dims{2, 1000000}}) {
+  // A row of five elements occupies 32 threads of a GPU, which take minutes to emulate.
+  const int64_t many = aclgrad_has_device_queues() ? 20000 : 200000;
+  for (const Dims& dims : {Dims{many, 5}, Dims{2, 1000000}}) {
     Problem problem(dims, Options());
     problem.run_and_check();
     problem.x.fill_constant(0.1);

@@ -27,29 +27,13 @@
 #include <type_traits>
 
 #include "ops/layer_norm_backward/block-inl.h"
+#include "ops/layer_norm_backward/exact.h"
 #include "ops/layer_norm_backward/gather-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace aclgrad::layer_norm_backward {
 namespace HWY_NAMESPACE {
 namespace {
-
-// |mean_g|, or the largest |g| in rows of up to 2^40 columns, from which the losses that only rstd
-// multiplies are nothing: 2^-21 * 2^-100 and 2^-21 * 2^-60 / 2^40 are 2^-121.
-inline constexpr float kLeastMeanG = 0x1p-100f;
-inline constexpr float kLeastG = 0x1p-60f;
-
-// |mean_gx| from which what it loses is nothing beside it; where it is smaller, |xhat| up to which
-// its losses are nothing beside those 2^-121.
-inline constexpr float kLeastMeanGx = 0x1p-100f;
-inline constexpr float kMostXhat = 0x1p20f;
-
-// |mean * rstd| from which a subnormal xhat has lost nothing beside it.
-inline constexpr float kLeastMean = 0x1p-100f;
-
-// Distances from a mean of 0 under which an xhat may be subnormal, unless |rstd| is not even usual.
-inline constexpr float kNearMean = 0x1p-100f;
-inline constexpr float kLeastUsualRstd = 0x1p-25f;
 
 // Nothing can be said against the dx of these rows: none needs a closer look, none holds a NaN. One
 // test for both (dx_has_no_nan() says more about NaNs), which is all that an ordinary row pays.

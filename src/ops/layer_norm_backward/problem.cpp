@@ -7,6 +7,7 @@
 #include "base/checked.h"
 #include "base/verbose.h"
 #include "kernels/cpu/target.h"
+#include "ops/layer_norm_backward/plan.h"
 #include "ops/layer_norm_backward/tree.h"
 #include "tensor/check.h"
 #include "tensor/launch.h"
@@ -183,7 +184,7 @@ struct Call {
   int dy, x, mean, rstd, gamma, dx, dgamma, dbeta;
   int gamma_region, partial_region, row_region;
 
-  void operator()(const Run& run) const {
+  Addresses addresses(const Run& run) const {
     Addresses at;
     at.dy = run.address(dy);
     at.x = run.address(x);
@@ -196,7 +197,11 @@ struct Call {
     at.gamma_region = run.region(gamma_region);
     at.partial_region = run.region(partial_region);
     at.row_region = run.region(row_region);
-    run_cpu(problem, plan, at);
+    return at;
+  }
+  void operator()(const Run& run) const { run_cpu(problem, plan, addresses(run)); }
+  CudaAnswer on_cuda(const Run& run) const {
+    return run_cuda(problem, addresses(run), run.queue());
   }
 };
 
@@ -241,8 +246,11 @@ Status parse(const Arguments& arguments, Launch& launch) {
   problem.want_dbeta = in.mask[2];
 
   // Operands in the order of the signature; dead ends of the mask keep their numbers.
-  call.dy = launch.input(in.dy, rows_of(1), &problem.dy);
-  call.x = launch.input(in.x, rows_of(1), &problem.x);
+  // A GPU wants rows that are one run; others are packed for it.
+  const auto normalized = static_cast<int>(in.normalized_shape.size());
+  const Layout in_rows = rows_of(Launch::on_cuda() ? normalized : 1);
+  call.dy = launch.input(in.dy, in_rows, &problem.dy);
+  call.x = launch.input(in.x, in_rows, &problem.x);
   call.mean = launch.input(in.mean, kAnyStrides, &problem.mean);
   call.rstd = launch.input(in.rstd, kAnyStrides, &problem.rstd);
   call.gamma = launch.input(in.gamma, kAnyStrides, &problem.gamma);
@@ -250,7 +258,7 @@ Status parse(const Arguments& arguments, Launch& launch) {
   const auto output = [&](const Operand& operand, bool wanted, Layout layout, View& view) {
     return wanted ? launch.output(operand, layout, &view) : launch.unused(operand, true);
   };
-  call.dx = output(in.dx, problem.want_dx, rows_of(1), problem.dx);
+  call.dx = output(in.dx, problem.want_dx, in_rows, problem.dx);
   call.dgamma = output(in.dgamma, problem.want_dgamma, kAnyStrides, problem.dgamma);
   call.dbeta = output(in.dbeta, problem.want_dbeta, kAnyStrides, problem.dbeta);
   if (problem.want_dx) {
@@ -265,6 +273,14 @@ Status parse(const Arguments& arguments, Launch& launch) {
       (problem.want_dx && problem.rows > 0) || problem.want_dgamma || problem.want_dbeta;
   if (problem.cols == 0 || !any_output) return kOk;
 
+  if (Launch::on_cuda()) {
+    const GpuScratch scratch = scratch_on_gpu(problem);
+    call.gamma_region = launch.book(scratch.lane_sums);
+    call.partial_region = launch.book(scratch.parts);
+    call.row_region = launch.book(scratch.rows);
+    launch.run(call);
+    return kOk;
+  }
   call.plan = make_plan(problem);
   call.gamma_region = launch.book(call.plan.gamma_bytes);
   call.partial_region = launch.book(call.plan.partial_bytes);

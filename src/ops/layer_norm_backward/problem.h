@@ -15,6 +15,7 @@
 #include "aclnn/acl_meta.h"
 #include "base/status.h"
 #include "base/view.h"
+#include "kernels/cuda/queue.h"
 
 namespace aclgrad {
 class Launch;
@@ -66,6 +67,9 @@ struct Addresses {
   void *gamma_region = nullptr, *partial_region = nullptr, *row_region = nullptr;
 };
 void run_cpu(const Problem& problem, const Plan& plan, const Addresses& at);
+// Its regions are those of GpuScratch (plan.h): gamma_region has the lane sums, row_region the
+// numbers of the rows.
+CudaAnswer run_cuda(const Problem& problem, const Addresses& at, const CudaQueue& queue);
 
 // The arguments of phase one, as they came.
 struct Arguments {

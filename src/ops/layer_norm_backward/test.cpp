@@ -13,6 +13,7 @@
 #include "aclnnop/aclnn_layer_norm_backward.h"
 #include "ops/layer_norm_backward/cases.h"
 #include "ops/layer_norm_backward/reference.h"
+#include "runtime/services.h"
 #include "support/compare.h"
 #include "support/run.h"
 #include "support/same_bits.h"
@@ -265,7 +266,9 @@ void expect_like_contiguous(const Dims& dims, Options options, const Forms& form
   ASSERT_TRUE(expected.ok()) << expected;
   const Outcome outcome = view.run_it();
   ASSERT_TRUE(outcome.ok()) << outcome;
-  EXPECT_EQ(outcome.workspace_size, expected.workspace_size);
+  if (!aclgrad_has_device_queues()) {  // a GPU takes rows that are one run; others are packed
+    EXPECT_EQ(outcome.workspace_size, expected.workspace_size);
+  }
   expect_same_bits("view", view.output_bits(), plain.output_bits());
   if (options.want[0]) {
     EXPECT_TRUE(view.dx.untouched_outside());
@@ -340,7 +343,9 @@ TEST(LayerNormBackward, SegmentedRowsOverwrittenInPlace) {
               },
               aclnnLayerNormBackward);
           ASSERT_TRUE(outcome.ok()) << outcome;
-          EXPECT_EQ(outcome.workspace_size, expected.workspace_size);
+          if (!aclgrad_has_device_queues()) {  // as in expect_like_contiguous()
+            EXPECT_EQ(outcome.workspace_size, expected.workspace_size);
+          }
           expect_same_bits("dx", (on_dy ? same.dy : same.x).bits(), apart.dx.bits());
           expect_same_bits("dgamma", same.dgamma.bits(), apart.dgamma.bits());
           expect_same_bits("dbeta", same.dbeta.bits(), apart.dbeta.bits());
@@ -542,6 +547,7 @@ TEST(LayerNormBackward, SubnormalFactorsBesideLargeOnes) {
 // Outputs that do not fit the cache bypass it: rows of whole lines, and rows that are gathered
 // first.
 TEST(LayerNormBackward, StreamedOutputsAreRight) {
+  if (aclgrad_has_device_queues()) GTEST_SKIP() << "of the CPU's caches";
   run_and_check({190001, 24}, all_of(ACL_FLOAT));
   run_and_check({140001, 61}, all_of(ACL_BF16));
   run_and_check({42000, 200}, all_of(ACL_FLOAT16));
@@ -555,7 +561,9 @@ TEST(LayerNormBackward, StreamedOutputsAreRight) {
 }
 
 TEST(LayerNormBackward, AMillionTermsAndConstantColumnsHoldTheTolerance) {
-  for (const Dims& dims : {Dims{1000000, 2}, Dims{2, 1000000}}) {
+  // A row of two elements occupies sixteen threads of a GPU, which take minutes to emulate.
+  const int64_t many = aclgrad_has_device_queues() ? 50000 : 1000000;
+  for (const Dims& dims : {Dims{many, 2}, Dims{2, 1000000}}) {
     run_and_check(dims, Options());
     Problem constant(dims, Options());
     constant.dy.fill_constant(0.1);

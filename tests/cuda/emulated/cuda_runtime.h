@@ -85,7 +85,9 @@ struct cudaPointerAttributes {
 enum cudaDeviceAttr : int {
   cudaDevAttrMultiProcessorCount = 16,
   cudaDevAttrL2CacheSize = 38,
+  cudaDevAttrMaxSharedMemoryPerBlockOptin = 97,
 };
+enum cudaFuncAttribute : int { cudaFuncAttributeMaxDynamicSharedMemorySize = 8 };
 constexpr unsigned cudaStreamNonBlocking = 1;
 constexpr unsigned cudaEventDefault = 0;
 constexpr unsigned cudaEventDisableTiming = 2;
@@ -111,6 +113,8 @@ ACLGRAD_EMULATED cudaError_t cudaDeviceReset();
 ACLGRAD_EMULATED cudaError_t cudaGetDeviceProperties(cudaDeviceProp* out, int device);
 ACLGRAD_EMULATED cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute,
                                                     int device);
+ACLGRAD_EMULATED cudaError_t cudaFuncSetAttribute(const void* kernel, cudaFuncAttribute attribute,
+                                                  int value);
 ACLGRAD_EMULATED cudaError_t cudaDeviceCanAccessPeer(int* can, int device, int peer);
 ACLGRAD_EMULATED cudaError_t cudaDeviceEnablePeerAccess(int peer, unsigned flags);
 ACLGRAD_EMULATED cudaError_t cudaMemGetInfo(size_t* free, size_t* total);
@@ -166,6 +170,7 @@ struct Position {
 [[gnu::visibility("default")]] const Position& here();
 
 [[gnu::visibility("default")]] cudaError_t launch(const cudaLaunchConfig_t& config,
+                                                  const void* kernel,
                                                   std::function<void()> thread_of_kernel);
 [[gnu::visibility("default")]] void barrier();
 
@@ -174,6 +179,12 @@ enum class Exchange : uint8_t { kSync, kShuffle, kBallot };
 // lanes that brought a value other than 0.
 [[gnu::visibility("default")]] uint64_t meet(unsigned mask, Exchange exchange, uint64_t value,
                                              unsigned source);
+// The block's shared memory whose size the launch gave, and copies to it
+// (cuda_pipeline_primitives.h).
+[[gnu::visibility("default")]] std::byte* shared_memory();
+[[gnu::visibility("default")]] void copy_async(void* to, const void* from, size_t bytes);
+[[gnu::visibility("default")]] void commit_copies();
+[[gnu::visibility("default")]] void wait_copies(size_t pending);
 inline constexpr unsigned kWarp = 32;
 inline unsigned lane() {
   const Position& at = here();
@@ -193,9 +204,9 @@ T shuffle(unsigned mask, T value, unsigned source) {
 template <class... Parameters, class... Given>
 cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* config, void (*kernel)(Parameters...),
                                Given&&... given) {
-  return emulated::launch(*config, [kernel, ... values = Parameters(std::forward<Given>(given))] {
-    kernel(values...);
-  });
+  return emulated::launch(
+      *config, reinterpret_cast<const void*>(kernel),
+      [kernel, ... values = Parameters(std::forward<Given>(given))] { kernel(values...); });
 }
 
 // Where the running thread is. (No macros: cudaLaunchConfig_t has members of such names.)

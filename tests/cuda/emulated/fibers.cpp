@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <deque>
 #include <memory>
 #include <vector>
 
@@ -17,6 +18,13 @@ namespace {
 constexpr size_t kStackBytes = size_t{128} << 10;
 
 enum class State : uint8_t { kReady, kAtBarrier, kAtMeeting, kDone };
+
+// A copy to shared memory that its thread has not waited for.
+struct Copy {
+  void* to;
+  const void* from;
+  size_t bytes;
+};
 
 struct Fiber {
   jmp_buf place;
@@ -31,6 +39,8 @@ struct Fiber {
   Exchange exchange = Exchange::kSync;
   uint64_t value = 0;
   uint64_t result = 0;
+  std::vector<Copy> copies;                // of the open group
+  std::deque<std::vector<Copy>> arriving;  // groups that are closed
 };
 
 std::string text_of(const uint3& at) {
@@ -74,6 +84,8 @@ class Block {
     illegal_ = false;
     count_ = config.blockDim.x * config.blockDim.y * config.blockDim.z;
     if (fibers_.size() < count_) fibers_.resize(count_);
+    // As it might be: NaNs.
+    shared_.assign(config.dynamicSmemBytes / sizeof(uint4) + 1, uint4{~0u, ~0u, ~0u, ~0u});
     for (unsigned i = 0; i < count_; ++i) prepare(i, config, block);
     while (error_.empty() && run_ready_ones()) {
     }
@@ -112,6 +124,31 @@ class Block {
     return me.result;
   }
 
+  std::byte* shared_memory() { return reinterpret_cast<std::byte*>(shared_.data()); }
+
+  // Nothing of it is there before it is waited for.
+  void copy_async(void* to, const void* from, size_t bytes) {
+    const auto end = reinterpret_cast<uintptr_t>(to) + bytes;
+    const auto begin = reinterpret_cast<uintptr_t>(shared_.data());
+    if (end - bytes < begin || end > begin + (shared_.size() - 1) * sizeof(uint4)) {
+      fail(name_of(*current_) + " copies behind its shared memory");
+    }
+    if (end % bytes != 0 || reinterpret_cast<uintptr_t>(from) % bytes != 0) {
+      fail(name_of(*current_) + " copies from or to an address that is not aligned");
+    }
+    std::memset(to, 0xFF, bytes);
+    current_->copies.push_back({to, from, bytes});
+  }
+  void commit_copies() { current_->arriving.push_back(std::move(current_->copies)); }
+  void wait_copies(size_t pending) {
+    while (current_->arriving.size() > pending) {
+      for (const Copy& copy : current_->arriving.front()) {
+        std::memcpy(copy.to, copy.from, copy.bytes);
+      }
+      current_->arriving.pop_front();
+    }
+  }
+
   void illegal_address(const void* address) {
     char text[64];
     std::snprintf(text, sizeof text, " touches %p, which is in no allocation", address);
@@ -128,6 +165,8 @@ class Block {
                             config.blockDim,
                             config.gridDim};
     fibers_[i]->state = State::kReady;
+    fibers_[i]->copies.clear();
+    fibers_[i]->arriving.clear();
     at_barrier_ = 0;
   }
 
@@ -228,6 +267,7 @@ class Block {
   static void loop();
 
   const std::function<void()>* body_ = nullptr;
+  std::vector<uint4> shared_;
   std::vector<std::unique_ptr<Fiber>> fibers_;
   Fiber* current_ = nullptr;
   unsigned index_ = 0;
@@ -260,6 +300,11 @@ void barrier() { block().barrier(); }
 uint64_t meet(unsigned mask, Exchange exchange, uint64_t value, unsigned source) {
   return block().meet(mask, exchange, value, source);
 }
+
+std::byte* shared_memory() { return block().shared_memory(); }
+void copy_async(void* to, const void* from, size_t bytes) { block().copy_async(to, from, bytes); }
+void commit_copies() { block().commit_copies(); }
+void wait_copies(size_t pending) { block().wait_copies(pending); }
 
 void leave_kernel(const void* address) {
   if (block().running()) block().illegal_address(address);

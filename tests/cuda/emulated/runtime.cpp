@@ -10,6 +10,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <deque>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -59,6 +60,27 @@ void set_fault(int device, cudaError_t error, const std::string& text) {
   if (fault.error != cudaSuccess) return;
   fault.error = error;
   fault.text = text;
+}
+
+// Bytes of shared memory: what every kernel may have, and what one may ask for (an H200's).
+constexpr size_t kUsualShared = size_t{48} << 10;
+constexpr size_t kMostShared = size_t{227} << 10;
+
+// What kernels have asked for.
+struct SharedSizes {
+  std::mutex mutex;
+  std::map<const void*, size_t> of;
+};
+SharedSizes& shared_sizes() {
+  static auto* const kSizes = new SharedSizes;
+  return *kSizes;
+}
+bool shared_fits(const void* kernel, size_t bytes) {
+  if (bytes <= kUsualShared) return true;
+  SharedSizes& sizes = shared_sizes();
+  const std::lock_guard lock(sizes.mutex);
+  const auto found = sizes.of.find(kernel);
+  return found != sizes.of.end() && bytes <= found->second;
 }
 
 thread_local cudaError_t last_error = cudaSuccess;
@@ -195,13 +217,14 @@ bool in_range(const void* address, size_t bytes) {
 
 namespace emulated {
 
-cudaError_t launch(const cudaLaunchConfig_t& config, std::function<void()> thread_of_kernel) {
+cudaError_t launch(const cudaLaunchConfig_t& config, const void* kernel,
+                   std::function<void()> thread_of_kernel) {
   const dim3& block = config.blockDim;
   const dim3& grid = config.gridDim;
   const uint64_t threads = uint64_t{block.x} * block.y * block.z;
   const bool good = threads >= 1 && threads <= kMostThreads && grid.x >= 1 && grid.y >= 1 &&
                     grid.z >= 1 && grid.x <= 0x7FFFFFFFu && grid.y <= 65535 && grid.z <= 65535 &&
-                    config.dynamicSmemBytes == 0;
+                    shared_fits(kernel, config.dynamicSmemBytes);
   if (!good) return noted(cudaErrorInvalidConfiguration);
   const int device = current_device;
   return queue(config.stream, [config, device, body = std::move(thread_of_kernel)] {
@@ -293,8 +316,21 @@ cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int dev
     case cudaDevAttrL2CacheSize:
       *value = 1 << 20;
       return cudaSuccess;
+    case cudaDevAttrMaxSharedMemoryPerBlockOptin:
+      *value = static_cast<int>(kMostShared);
+      return cudaSuccess;
   }
   return cudaErrorInvalidValue;
+}
+cudaError_t cudaFuncSetAttribute(const void* kernel, cudaFuncAttribute attribute, int value) {
+  if (attribute != cudaFuncAttributeMaxDynamicSharedMemorySize || value < 0 ||
+      static_cast<size_t>(value) > kMostShared) {
+    return noted(cudaErrorInvalidValue);
+  }
+  SharedSizes& sizes = shared_sizes();
+  const std::lock_guard lock(sizes.mutex);
+  sizes.of[kernel] = static_cast<size_t>(value);
+  return cudaSuccess;
 }
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* out, int device) {
   if (device < 0 || device >= device_count()) return cudaErrorInvalidDevice;

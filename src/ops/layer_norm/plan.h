@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+// How LayerNorm is cut for a GPU, from the shape alone, and the workspace it takes there.
+#ifndef ACLGRAD_OPS_LAYER_NORM_PLAN_H_
+#define ACLGRAD_OPS_LAYER_NORM_PLAN_H_
+
+#include <algorithm>
+#include <cstdint>
+
+#include "base/checked.h"
+#include "ops/layer_norm/problem.h"
+#include "ops/layer_norm/statistics.h"
+#include "ops/layer_norm/tree.h"
+
+namespace aclgrad::layer_norm {
+
+// Who takes a row: a warp that keeps it in registers, a warp that visits it twice, the warps of a
+// block panel by panel, or all of the GPU, kernel after kernel.
+enum class RowKind : uint8_t { kHeld, kWarp, kBlock, kApart };
+
+struct GpuTuning {
+  int warps;          // of a block
+  int64_t held_cols;  // up to here a row stays in registers, 32 elements a thread
+  // Of rows that are held: a warp takes many, so that it loads its columns' gamma and beta once.
+  int64_t most_held_blocks;
+  int64_t most_panels;  // of a row that a block takes: their moments are in shared memory
+};
+// Counted, not measured. A warp has sixteen loads under way, 1 or 2 KiB; 32 warps of an SM 32 KiB
+// and more. Rows that are not held come from L2 again, when the GPU has few enough of them.
+inline constexpr GpuTuning kGpu = {8, 1024, 2048, 2048};
+
+struct GpuPlan {
+  RowKind kind = RowKind::kHeld;
+  int held = 0;          // elements of a thread: 1, 4, 8, 16 or 32
+  int warps_of_row = 1;  // of a block
+  int64_t blocks = 0;    // before cuda::blocks_for()
+  int64_t panels = 0;
+};
+
+inline GpuPlan plan_on_gpu(int64_t rows, int64_t cols) {
+  GpuPlan plan;
+  plan.panels = ceil_div(cols, kPanel);
+  if (cols <= kGpu.held_cols) {
+    constexpr int64_t kWarp = 32;
+    const int64_t needed = ceil_div(cols, kWarp);
+    plan.held = needed <= 1 ? 1 : needed <= 4 ? 4 : needed <= 8 ? 8 : needed <= 16 ? 16 : 32;
+    plan.blocks = std::min(ceil_div(rows, int64_t{kGpu.warps}), kGpu.most_held_blocks);
+  } else if (plan.panels == 1) {
+    plan.kind = RowKind::kWarp;
+    plan.blocks = ceil_div(rows, int64_t{kGpu.warps});
+  } else if (is_wide(rows, cols) || plan.panels > kGpu.most_panels) {
+    plan.kind = RowKind::kApart;
+    plan.blocks = ceil_div(saturating_product({rows, plan.panels}), int64_t{kGpu.warps});
+  } else {
+    plan.kind = RowKind::kBlock;
+    plan.warps_of_row = static_cast<int>(std::min(plan.panels, int64_t{kGpu.warps}));
+    plan.blocks = rows;
+  }
+  return plan;
+}
+
+// What a row is normalised with.
+struct RowNumbers {
+  float mean, rstd;
+  int64_t exact;  // 1: y is computed in FP64, with these
+  double exact_mean, exact_rstd;
+};
+
+struct GpuScratch {
+  int64_t gamma = 0, beta = 0;  // as dense FP32
+  int64_t moments = 0;          // kApart: Moments of all panels, then RowNumbers of all rows
+};
+inline GpuScratch scratch_on_gpu(const Problem& problem) {
+  GpuScratch out;
+  const auto as_it_is = [](const View& view) {
+    return view.dtype == ACL_FLOAT && is_one_run(view);
+  };
+  const int64_t weights = saturating_product({problem.cols, static_cast<int64_t>(sizeof(float))});
+  if (!as_it_is(problem.gamma)) out.gamma = weights;
+  if (!as_it_is(problem.beta)) out.beta = weights;
+  const GpuPlan plan = plan_on_gpu(problem.rows, problem.cols);
+  if (problem.cols > 0 && plan.kind == RowKind::kApart) {
+    const int64_t row_bytes = plan.panels * static_cast<int64_t>(sizeof(Moments)) +
+                              static_cast<int64_t>(sizeof(RowNumbers));
+    out.moments = saturating_product({problem.rows, row_bytes});
+  }
+  return out;
+}
+
+}  // namespace aclgrad::layer_norm
+
+#endif  // ACLGRAD_OPS_LAYER_NORM_PLAN_H_

@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: Apache-2.0
+// LayerNormBackward on a GPU: rows are staged in shared memory where their alignment and length
+// allow it (staged.cuh), else visited twice (visits.cuh); both leave the parts of dgamma and dbeta,
+// which join_columns() adds. Every addition is in the order of tree.h, so the bits are the CPU's.
+#include <algorithm>
+
+#include "kernels/cuda/launch.cuh"
+#include "kernels/cuda/shared.cuh"
+#include "ops/layer_norm_backward/plan.h"
+#include "ops/layer_norm_backward/staged.cuh"
+#include "ops/layer_norm_backward/task.cuh"
+#include "ops/layer_norm_backward/visits.cuh"
+
+namespace aclgrad::layer_norm_backward {
+namespace {
+
+// A block joins kCols of the 2 * cols sums: its warps bring kTile parts of them to shared memory,
+// kTile / kWarps loads each under way, and one warp adds them in order.
+constexpr int kJoinWarps = 8;
+constexpr int kJoinCols = cuda::kWarpLanes;
+constexpr int kJoinTile = 64;
+constexpr int kJoinLoads = kJoinTile / kJoinWarps;
+
+// What becomes of the sums.
+struct Output {
+  void* base;  // null: not wanted
+  cuda::Offsets places;
+  aclDataType dtype;
+};
+
+// The total of one column, part after part.
+struct Total {
+  double all = 0.0;
+  double slab = 0.0;
+
+  __device__ void add(double part, bool first_of_slab, bool first) {
+    if (!first_of_slab) {
+      slab += part;
+      return;
+    }
+    if (!first) all += slab;
+    slab = part;
+  }
+};
+
+template <class Part>
+__global__ void __launch_bounds__(kJoinWarps* cuda::kWarpLanes)
+    join_columns(const Part* parts, int64_t cols, int64_t count, int64_t per_slab,
+                 const __grid_constant__ Output dgamma, const __grid_constant__ Output dbeta) {
+  __shared__ double tile[kJoinTile][kJoinCols];
+  const int warp = cuda::warp_index();
+  const int lane = cuda::lane_index();
+  const int64_t sums = 2 * cols;
+  for (int64_t begin = cuda::block_index() * kJoinCols; begin < sums;
+       begin += cuda::block_count() * kJoinCols) {
+    const int64_t own = begin + lane;
+    Total total;
+    int64_t left_of_slab = 0;
+    for (int64_t first = 0; first < count; first += kJoinTile) {
+      Part loaded[kJoinLoads];
+#pragma unroll
+      for (int i = 0; i < kJoinLoads; ++i) {
+        const int64_t part = first + i * kJoinWarps + warp;
+        if (part < count && own < sums) loaded[i] = parts[part * sums + own];
+      }
+      __syncthreads();  // what stands in the tile has been added
+#pragma unroll
+      for (int i = 0; i < kJoinLoads; ++i) {
+        const int64_t part = first + i * kJoinWarps + warp;
+        if (part < count && own < sums) {
+          tile[i * kJoinWarps + warp][lane] = static_cast<double>(loaded[i]);
+        }
+      }
+      __syncthreads();
+      if (warp != 0 || own >= sums) continue;
+      for (int i = 0; i < kJoinTile && first + i < count; ++i) {
+        total.add(tile[i][lane], left_of_slab == 0, first + i == 0);
+        left_of_slab = (left_of_slab == 0 ? per_slab : left_of_slab) - 1;
+      }
+    }
+    __syncthreads();
+    if (warp != 0 || own >= sums) continue;
+    // All rows in one slab: their sum as it is, as in wide rows on the CPU.
+    const double sum = per_slab == kOneSlab ? total.slab : total.all + total.slab;
+    const Output& out = own < cols ? dgamma : dbeta;
+    if (out.base == nullptr) continue;
+    const int64_t place = out.places(own < cols ? own : own - cols);
+    cuda::store_number(out.base, out.dtype, place, static_cast<float>(sum));
+  }
+}
+
+cudaError_t launch_join(const Task& task, const ColumnParts& parts, const Output& dgamma,
+                        const Output& dbeta, const CudaQueue& queue) {
+  const int64_t blocks = cuda::blocks_for(ceil_div(2 * task.cols, int64_t{kJoinCols}));
+  const cuda::Geometry geometry{blocks, kJoinWarps * cuda::kWarpLanes};
+  if (parts.slab_totals) {
+    return cuda::launch(queue, geometry, join_columns<double>,
+                        static_cast<const double*>(task.parts), task.cols, parts.count,
+                        parts.per_slab, dgamma, dbeta);
+  }
+  return cuda::launch(queue, geometry, join_columns<float>, static_cast<const float*>(task.parts),
+                      task.cols, parts.count, parts.per_slab, dgamma, dbeta);
+}
+
+Task make_task(const Problem& problem, const Addresses& at) {
+  Task task{};
+  task.rows = problem.rows;
+  task.cols = problem.cols;
+  task.dy = at.dy;
+  task.x = at.x;
+  task.dy_rows = cuda::Offsets(problem.dy, problem.row_dim);
+  task.x_rows = cuda::Offsets(problem.x, problem.row_dim);
+  if (problem.want_dx) {
+    task.dx = at.dx;
+    task.dx_dtype = problem.dx.dtype;
+    task.dx_rows = cuda::Offsets(problem.dx, problem.row_dim);
+  }
+  const auto numbers = [](const View& view, const void* base) {
+    return Numbers{base, cuda::Offsets(view, view.rank), view.dtype};
+  };
+  task.mean = numbers(problem.mean, at.mean);
+  task.rstd = numbers(problem.rstd, at.rstd);
+  if (problem.has_gamma()) task.gamma = numbers(problem.gamma, at.gamma);
+  task.want_dgamma = problem.want_dgamma;
+  task.want_columns = problem.want_dgamma || problem.want_dbeta;
+  task.reciprocal_cols = 1.0 / static_cast<double>(problem.cols);
+  task.lane_sums = static_cast<float*>(at.gamma_region);
+  task.parts = at.partial_region;
+  task.row_numbers = static_cast<RowNumbers*>(at.row_region);
+  return task;
+}
+
+// Every row of dy, x and dx begins where sixteen bytes can be taken, and is a multiple of them.
+template <class T>
+bool rows_are_aligned(const Task& task, const Problem& problem) {
+  constexpr int kCols = cuda::kAccess<T>;
+  if (task.cols % kCols != 0) return false;
+  if (!cuda::access_fits(task.dy) || !task.dy_rows.multiples_of(kCols)) return false;
+  if (!cuda::access_fits(task.x) || !task.x_rows.multiples_of(kCols)) return false;
+  if (!problem.want_dx) return true;
+  return problem.dx.dtype == problem.x.dtype && cuda::access_fits(task.dx) &&
+         task.dx_rows.multiples_of(kCols);
+}
+
+template <class T>
+cudaError_t launch(const Problem& problem, const Addresses& at, const CudaQueue& queue) {
+  const Task task = make_task(problem, at);
+  ColumnParts parts = chain_parts(problem.rows, problem.cols);
+  StagedPlan staged;
+  if (rows_are_aligned<T>(task, problem)) {
+    staged = plan_staged(problem.rows, problem.cols, sizeof(T), task.want_columns,
+                         cuda::most_shared(queue.device));
+  }
+  cudaError_t error = cudaSuccess;
+  if (staged.possible) {
+    parts = staged.parts;
+    error = launch_staged<T>(task, staged, queue);
+  } else {
+    error = launch_visits<T>(task, is_wide(problem.rows, problem.cols), queue);
+  }
+  if (error != cudaSuccess || !task.want_columns) return error;
+  const auto output = [](bool wanted, const View& view, void* base) {
+    return wanted ? Output{base, cuda::Offsets(view, view.rank), view.dtype} : Output{};
+  };
+  return launch_join(task, parts, output(problem.want_dgamma, problem.dgamma, at.dgamma),
+                     output(problem.want_dbeta, problem.dbeta, at.dbeta), queue);
+}
+
+}  // namespace
+
+CudaAnswer run_cuda(const Problem& problem, const Addresses& at, const CudaQueue& queue) {
+  switch (problem.x.dtype) {
+    case ACL_FLOAT16:
+      return launch<float16_t>(problem, at, queue);
+    case ACL_BF16:
+      return launch<bfloat16_t>(problem, at, queue);
+    default:
+      return launch<float>(problem, at, queue);
+  }
+}
+
+}  // namespace aclgrad::layer_norm_backward

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+// From where on FP32's subnormal numbers cannot matter (exact-inl.h has the reasons): what CPU and
+// GPU compare the numbers of a row with.
+#ifndef ACLGRAD_OPS_LAYER_NORM_BACKWARD_EXACT_H_
+#define ACLGRAD_OPS_LAYER_NORM_BACKWARD_EXACT_H_
+
+namespace aclgrad::layer_norm_backward {
+
+// |mean_g|, or the largest |g| in rows of up to 2^40 columns, from which the losses that only rstd
+// multiplies are nothing: 2^-21 * 2^-100 and 2^-21 * 2^-60 / 2^40 are 2^-121.
+inline constexpr float kLeastMeanG = 0x1p-100f;
+inline constexpr float kLeastG = 0x1p-60f;
+
+// |mean_gx| from which what it loses is nothing beside it; where it is smaller, |xhat| up to which
+// its losses are nothing beside those 2^-121.
+inline constexpr float kLeastMeanGx = 0x1p-100f;
+inline constexpr float kMostXhat = 0x1p20f;
+
+// |mean * rstd| from which a subnormal xhat has lost nothing beside it.
+inline constexpr float kLeastMean = 0x1p-100f;
+
+// Distances from a mean of 0 under which an xhat may be subnormal, unless |rstd| is not even usual.
+inline constexpr float kNearMean = 0x1p-100f;
+inline constexpr float kLeastUsualRstd = 0x1p-25f;
+
+}  // namespace aclgrad::layer_norm_backward
+
+#endif  // ACLGRAD_OPS_LAYER_NORM_BACKWARD_EXACT_H_

@@ -181,14 +181,6 @@ class Scratch {
   int sorted_ = 0;
 };
 
-template <class TOut>
-cudaError_t launch_fold(const Task& task, const CudaQueue& queue) {
-  constexpr int64_t kWidth = kCudaTuning.fold_threads;
-  const int64_t pieces = task.plan.slots * ceil_div(task.cols, kWidth);
-  return cuda::launch(queue, {cuda::blocks_for(pieces), kCudaTuning.fold_threads},
-                      fold_segments<TOut>, task);
-}
-
 // Accesses of kColumns columns fit everywhere.
 template <class T, class TOut, int kColumns>
 bool fits(const Task& task) {
@@ -206,11 +198,11 @@ cudaError_t launch_table(const Problem& problem, Task& task, const CudaQueue& qu
       kCudaTuning.access_bytes / static_cast<int>(std::max(sizeof(T), sizeof(TOut)));
   const bool wide = fits<T, TOut, kColumns>(task);
   task.plan = plan_cuda(problem, wide ? kColumns : 1);
-  const int64_t blocks = cuda::blocks_for(task.plan.run_blocks() + task.plan.sweep_blocks());
   const cudaError_t error =
-      wide ? cuda::launch(queue, {blocks, kThreads}, write_table<T, TOut, kColumns>, task)
-           : cuda::launch(queue, {blocks, kThreads}, write_table<T, TOut, 1>, task);
-  return error != cudaSuccess ? error : launch_fold<TOut>(task, queue);
+      wide ? cuda::launch(queue, task.plan.table, write_table<T, TOut, kColumns>, task)
+           : cuda::launch(queue, task.plan.table, write_table<T, TOut, 1>, task);
+  return error != cudaSuccess ? error
+                              : cuda::launch(queue, task.plan.fold, fold_segments<TOut>, task);
 }
 
 template <class T>
@@ -238,13 +230,11 @@ cudaError_t launch_for_types(const Problem& problem, Task& task, const CudaQueue
 
 cudaError_t sort_indices(const Problem& problem, Task& task, Scratch& scratch,
                          const CudaQueue& queue) {
-  const int bits = plan_cuda(problem, 1).key_bits;
-  if (const cudaError_t error = scratch.take(bits); error != cudaSuccess) return error;
+  const CudaPlan plan = plan_cuda(problem, 1);
+  if (const cudaError_t error = scratch.take(plan.key_bits); error != cudaSuccess) return error;
   task.keys = scratch.keys();
   task.positions = scratch.positions();
-  constexpr int64_t kWidth = kCudaTuning.read_threads;
-  const int64_t blocks = cuda::blocks_for(ceil_div(problem.rows, kWidth));
-  cudaError_t error = cuda::launch(queue, {blocks, kCudaTuning.read_threads}, read_keys, task);
+  cudaError_t error = cuda::launch(queue, plan.read, read_keys, task);
   if (error == cudaSuccess) error = scratch.sort();
   task.keys = scratch.keys();
   task.positions = scratch.positions();

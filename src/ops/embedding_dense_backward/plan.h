@@ -11,6 +11,7 @@
 #include <limits>
 
 #include "base/checked.h"
+#include "kernels/cuda/geometry.h"
 #include "ops/embedding_dense_backward/problem.h"
 #include "ops/embedding_dense_backward/tree.h"
 
@@ -59,7 +60,17 @@ struct CudaPlan {
 
   constexpr int64_t sweep_blocks() const { return units * panels; }
   constexpr int64_t run_blocks() const { return run_units * tiles; }
+
+  cuda::Geometry read, table, fold;
 };
+
+// The line on which every table row follows its gradient rows: the row of its item `item`, before
+// which there are `entries` of those.
+constexpr int64_t row_at(int64_t item, int64_t entries, int64_t table_rows) {
+  return item - entries < table_rows ? item - entries : table_rows;
+}
+// Whether entry `entry` of the order, whose key is `key`, is one of them.
+constexpr bool is_before(int64_t entry, int64_t key, int64_t item) { return key + entry < item; }
 
 // Keys of what does not count; they are sorted behind the table's rows.
 constexpr int64_t padding_key(int64_t table_rows) { return table_rows; }
@@ -100,6 +111,14 @@ inline CudaPlan plan_cuda(const Problem& problem, int columns) {
   plan.slots = problem.rows >= 2 * plan.segment ? problem.rows / plan.segment : 0;
   plan.key_bits =
       static_cast<int>(std::bit_width(static_cast<uint64_t>(bad_key(problem.table_rows))));
+  const auto launch = [](int64_t pieces, int64_t at_once, unsigned threads) {
+    return cuda::Geometry{cuda::blocks_for(ceil_div(pieces, at_once)), threads};
+  };
+  plan.read = launch(problem.rows, kCudaTuning.read_threads, kCudaTuning.read_threads);
+  plan.table = launch(plan.run_blocks() + plan.sweep_blocks(), 1,
+                      static_cast<unsigned>(kCudaTuning.threads));
+  plan.fold = launch(plan.slots * ceil_div(problem.cols, int64_t{kCudaTuning.fold_threads}), 1,
+                     kCudaTuning.fold_threads);
   return plan;
 }
 static_assert(kCudaTuning.run_unit <= kLeastSegment, "a unit has at most one segment of a run");

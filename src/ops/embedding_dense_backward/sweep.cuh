@@ -24,7 +24,7 @@ constexpr int kBeginsBefore = -1;
 __device__ inline int64_t entries_before(const Task& task, int64_t item) {
   const int64_t least = item - task.table_rows - 1;
   return warp_partition_point(least > 0 ? least : 0, item < task.rows ? item : task.rows,
-                              [&](int64_t i) { return task.keys[i] + i < item; });
+                              [&](int64_t i) { return is_before(i, task.keys[i], item); });
 }
 
 // Accesses of a piece of a row that are one thread's: each `step` columns behind the one before,
@@ -137,9 +137,8 @@ __device__ void sweep(const Task& task, SweepShared& shared, int64_t block) {
     if (cuda::lane_index() == 0) shared.edges[cuda::warp_index()] = edge;
   }
   __syncthreads();
-  const auto row_at = [&](int64_t row) { return row < task.table_rows ? row : task.table_rows; };
-  const int64_t first_row = row_at(item - shared.edges[0]);
-  const int64_t end_row = row_at(item + plan.unit_items - shared.edges[1]);
+  const int64_t first_row = row_at(item, shared.edges[0], task.table_rows);
+  const int64_t end_row = row_at(item + plan.unit_items, shared.edges[1], task.table_rows);
   if (first_row == end_row) return;
   // The first row's run may begin before.
   const int64_t first = shared.edges[0] > kLongRun ? shared.edges[0] - kLongRun : 0;

@@ -49,6 +49,22 @@ struct alignas(kColumns * sizeof(T)) Columns {
   T each[kColumns];
 };
 
+// In one access, which the compiler does not make of eight rounded numbers by itself.
+template <class T, int kColumns>
+__device__ void store_columns(T* to, const float (&values)[kColumns]) {
+  if constexpr (kColumns == 8) {
+    uint32_t words[4];
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      const uint32_t upper = cuda::narrow<T>(values[2 * i + 1]).bits;
+      words[i] = upper << 16 | cuda::narrow<T>(values[2 * i]).bits;
+    }
+    __stcs(reinterpret_cast<uint4*>(to), uint4{words[0], words[1], words[2], words[3]});
+  } else {
+    for (int c = 0; c < kColumns; ++c) to[c] = cuda::narrow<T>(values[c]);
+  }
+}
+
 // The chain of one group of tokens.
 template <class T, int kColumns>
 __device__ void add_group(const Task& task, const T* x, const T* w, float (&sum)[kColumns]) {
@@ -99,10 +115,8 @@ __global__ void __launch_bounds__(kTuning.threads) sum_windows(const __grid_cons
                              w + group * kGroup * task.w_token, sum);
       join_group<kColumns>(group, group + 1 == groups, waiting, sum);
     }
-    Columns<T, kColumns> out;
-    for (int c = 0; c < kColumns; ++c) out.each[c] = cuda::narrow<T>(sum[c]);
     T* const y = static_cast<T*>(task.y) + window * task.y_window + head * task.y_head + column;
-    *reinterpret_cast<Columns<T, kColumns>*>(y) = out;
+    store_columns<T, kColumns>(y, sum);
   }
 }
 

@@ -136,7 +136,7 @@ struct Call {
   int dy, x, w, dx, dw;
   int weight_region, partial_region;
 
-  void operator()(const Run& run) const {
+  Addresses addresses(const Run& run) const {
     Addresses at;
     at.dy = run.address(dy);
     at.x = run.address(x);
@@ -145,7 +145,11 @@ struct Call {
     at.dw = run.address(dw);
     at.weight_region = run.region(weight_region);
     at.partial_region = run.region(partial_region);
-    run_cpu(problem, plan, at);
+    return at;
+  }
+  void operator()(const Run& run) const { run_cpu(problem, plan, addresses(run)); }
+  CudaAnswer on_cuda(const Run& run) const {
+    return run_cuda(problem, plan, addresses(run), run.queue());
   }
 };
 

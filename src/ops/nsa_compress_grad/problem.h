@@ -17,6 +17,7 @@
 #include "base/short_list.h"
 #include "base/status.h"
 #include "base/view.h"
+#include "kernels/cuda/queue.h"
 
 namespace aclgrad {
 class Launch;
@@ -81,6 +82,9 @@ struct Addresses {
   void *weight_region = nullptr, *partial_region = nullptr;
 };
 void run_cpu(const Problem& problem, const Plan& plan, const Addresses& at);
+// The same on a GPU. The problem outlives the run, for the sake of its lists.
+CudaAnswer run_cuda(const Problem& problem, const Plan& plan, const Addresses& at,
+                    const CudaQueue& queue);
 
 // The arguments of phase one, as they came.
 struct Arguments {

@@ -13,6 +13,7 @@
 #include "aclnnop/aclnn_nsa_compress_grad.h"
 #include "ops/nsa_compress_grad/cases.h"
 #include "ops/nsa_compress_grad/reference.h"
+#include "runtime/services.h"
 #include "support/compare.h"
 #include "support/run.h"
 #include "support/same_bits.h"
@@ -138,7 +139,9 @@ TEST(NsaCompressGrad, OutputsThatBypassTheCaches) {
   constexpr int64_t kFirst = 4000;  // tokens of the first sequence
   for (const auto& [heads, width] :
        {std::pair<int64_t, int64_t>{2, 128}, {3, 48}, {10, 16}, {2, 272}}) {
-    const int64_t tokens = 9300000 / (heads * width);
+    // A GPU has no such way past its caches: an emulated one need not be kept busy for minutes.
+    const int64_t elements = aclgrad_has_device_queues() ? 2400000 : 9300000;
+    const int64_t tokens = elements / (heads * width);
     for (const aclDataType dtype : kFloats) {
       SCOPED_TRACE(std::to_string(heads) + "x" + std::to_string(width));
       const Dims weights = {32, heads};

@@ -139,13 +139,18 @@ __device__ void load(const Task& task, const RowAt<T>& row, int part, Held<kStep
     const int first = element_of(task, part, step, 0);
     if (task.paired && first >= 0) {
       const cuda::Pair<T> pair = cuda::load_pair(row.x + first);
+      const cuda::Pair<uint8_t> mask = cuda::load_pair(row.mask + first);
       held.x[step][0] = cuda::widen(pair.first);
       held.x[step][1] = cuda::widen(pair.second);
+      held.present |= 3u << (2 * step);
+      if (mask.first != 0) held.masked |= 1u << (2 * step);
+      if (mask.second != 0) held.masked |= 2u << (2 * step);
     }
+    if (task.paired) continue;
     for (int k = 0; k < 2; ++k) {
       const int at = k == 0 ? first : element_of(task, part, step, 1);
       if (at < 0) continue;
-      if (!task.paired) held.x[step][k] = cuda::widen(row.x[at]);
+      held.x[step][k] = cuda::widen(row.x[at]);
       held.present |= 1u << (2 * step + k);
       if (row.mask[at] != 0) held.masked |= 1u << (2 * step + k);
     }
@@ -353,6 +358,7 @@ CudaAnswer run_cuda(const Problem& problem, const Addresses& at, const CudaQueue
                   std::signbit(problem.scale) ? -1.0f : 1.0f,
                   factor >= kSmallestFactor && factor <= kLargestFactor,
                   problem.cols % 2 == 0 && cuda::row_pairs_fit(at.x, problem.x) &&
+                      cuda::row_pairs_fit(at.mask, problem.mask) &&
                       cuda::row_pairs_fit(at.y, problem.y)};
   switch (problem.y.dtype) {
     case ACL_FLOAT16:

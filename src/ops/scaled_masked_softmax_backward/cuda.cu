@@ -24,6 +24,9 @@ static_assert(kTuning.short_cols == cuda::kVector - 1);
 static_assert(kTuning.steps[2] * cuda::kStrip == cuda::kFullChains);
 
 constexpr int kMostWarps = static_cast<int>(kMaxCols) / cuda::kFullChains;
+// Of 128 threads, that a multiprocessor is to have where a thread takes sixteen pairs of 16-bit
+// elements: 128 registers, and 80 KB under way of the 33 that an H200 waits for. A few bytes spill.
+constexpr int kLongBlocks = 4;
 
 // One run as the kernels see it.
 struct Task {
@@ -107,8 +110,9 @@ __device__ void load(const Task& task, const RowAt<T>& row, int part, Held<kStep
       held.y[step][0] = cuda::widen(y.first);
       held.y[step][1] = cuda::widen(y.second);
       held.present |= 3u << (2 * step);
-      if (row.mask[at] != 0) held.masked |= 1u << (2 * step);
-      if (row.mask[at + 1] != 0) held.masked |= 2u << (2 * step);
+      const cuda::Pair<uint8_t> mask = cuda::load_pair(row.mask + at);
+      if (mask.first != 0) held.masked |= 1u << (2 * step);
+      if (mask.second != 0) held.masked |= 2u << (2 * step);
     } else {
       for (int k = 0; k < 2; ++k) {
         const int at = element_of<false>(task, part, step, k);
@@ -214,8 +218,10 @@ __device__ void write(const Task& task, const RowAt<T>& row, int part, const Hel
 
 // Rows of sixteen elements and more. kShared: the block's warps take a row together.
 template <class T, int kSteps, bool kPaired, bool kShared>
-__global__ void __launch_bounds__(kWarpLanes*(kShared ? kMostWarps : kTuning.warps))
-    whole_rows(Task task) {
+__global__ void __launch_bounds__(kWarpLanes*(kShared ? kMostWarps : kTuning.warps),
+                                  kPaired && sizeof(T) == 2 && kSteps == kTuning.steps[2]
+                                      ? kLongBlocks
+                                      : 0) whole_rows(Task task) {
   const int64_t at_once = kShared ? 1 : cuda::warp_count();
   const int64_t own = kShared ? 0 : cuda::warp_index();
   const int part = kShared ? cuda::warp_index() : 0;
@@ -302,6 +308,7 @@ cudaError_t launch(const Problem& problem, const cuda::AttentionPlan& plan, cons
   if (plan.width > 0) return cuda::launch(queue, plan.launch, short_rows<T>, task, plan.width);
   const bool paired = task.cols % 2 == 0 && cuda::row_pairs_fit(task.dy, problem.dy) &&
                       cuda::row_pairs_fit(task.y, problem.y) &&
+                      cuda::row_pairs_fit(task.mask, problem.mask) &&
                       cuda::row_pairs_fit(task.dx, problem.dx);
   return paired ? launch_whole_rows<T, true>(plan, task, queue)
                 : launch_whole_rows<T, false>(plan, task, queue);

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+// How NsaCompressGrad is cut on a GPU, from the shape alone. The sums do not depend on it: slabs
+// and groups are those of tree.h.
+#ifndef ACLGRAD_OPS_NSA_COMPRESS_GRAD_PLAN_H_
+#define ACLGRAD_OPS_NSA_COMPRESS_GRAD_PLAN_H_
+
+#include <algorithm>
+#include <bit>
+#include <cstdint>
+
+#include "base/checked.h"
+#include "kernels/cuda/geometry.h"
+#include "ops/nsa_compress_grad/problem.h"
+#include "ops/nsa_compress_grad/tree.h"
+
+namespace aclgrad::nsa_compress_grad {
+
+struct CudaTuning {
+  int least_teams, most_teams;  // of a block; sixteen threads each
+  int64_t visits;               // groups that a team of a block takes one after the other
+  int64_t most_windows;         // of a token that are taken together
+  int64_t value_floats;         // sums of dw that a block keeps until they are added: 16 KB
+  int64_t shared_window;        // FP32 weights that a block keeps
+  int64_t gap_bytes;            // of dx that a block fills with zeros
+  int join_slabs;               // that a block of the join loads side by side
+  int64_t convert_threads;      // of a block
+};
+// Counted, not measured: an H200 has 4.3 TB/s and answers after 0.8 us, so 13 KB of x have to be
+// under way on each of its 132 multiprocessors. With 128 registers a thread it holds 16 warps,
+// which have eight tokens of two windows (four of four, two of eight) of 512 bytes each under way:
+// 64 KB (32, 16). 65536 tokens of 4 heads of 128 are 512 blocks of 4 warps: all of them run at
+// once.
+inline constexpr CudaTuning kCudaTuning = {8, 32, 4, 8, 4096, 1024, 64 << 10, 16, 256};
+
+inline constexpr int kTeam = static_cast<int>(kLanes);
+inline constexpr int64_t kPairColumns = 2 * static_cast<int64_t>(kLanes);
+
+struct CudaPlan {
+  int64_t segments = 0;      // of a row, kSegment columns each
+  int64_t most_windows = 0;  // of a token
+  int windows = 0;           // taken together: 2, 4 or 8; 0: the kernel for any shape
+  int pairs = 0;             // of columns that a thread has room for: 4 or 8
+  bool half = false;         // the last pair of a row has only sixteen columns
+  int teams = 0;             // of a block
+  int64_t chunk = 0;         // visits of a block before their sums of dw are added
+  int64_t visit_blocks = 0;  // one a slab and head
+  bool shared_weights = false;
+  int64_t gap_tokens = 0;  // of a block
+  int64_t gap_blocks = 0;
+  int64_t join_blocks = 0;  // sixteen weights of a head each
+
+  cuda::Geometry convert, visit, join;
+};
+
+// `pairs_fit`: that every pair of columns can be taken in one access.
+inline CudaPlan plan_cuda(const Problem& problem, const Plan& plan, bool pairs_fit) {
+  const auto power = [](int64_t value) {
+    return static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(value)));
+  };
+  CudaPlan out;
+  out.segments = ceil_div(problem.width, kSegment);
+  out.most_windows = ceil_div(problem.window, problem.step);
+  const bool usual = pairs_fit && out.most_windows <= kCudaTuning.most_windows;
+  if (usual) out.windows = static_cast<int>(power(out.most_windows));
+  out.half = problem.width % kPairColumns != 0;
+  out.pairs = problem.width <= kSegment / 2 && !out.half ? 4 : 8;
+  // For any shape a team takes one of the sixteen tokens.
+  out.teams = static_cast<int>(kGroup);
+  const int64_t visits = std::min(plan.slab_groups, problem.groups) * out.segments;
+  if (usual) {
+    out.teams = static_cast<int>(
+        std::clamp<int64_t>(power(ceil_div(std::max<int64_t>(visits, 1), kCudaTuning.visits)),
+                            kCudaTuning.least_teams, kCudaTuning.most_teams));
+    out.chunk = kCudaTuning.value_floats / (out.windows * kGroup);
+  }
+  out.visit_blocks = plan.slabs * problem.heads;
+  out.shared_weights = problem.window <= kCudaTuning.shared_window;
+  const int64_t row_bytes =
+      std::max<int64_t>(problem.heads * problem.width * static_cast<int64_t>(sizeof(uint16_t)), 1);
+  out.gap_tokens = std::max<int64_t>(kCudaTuning.gap_bytes / row_bytes, 1);
+  out.gap_blocks = problem.width == 0 ? 0 : ceil_div(problem.gap_tokens, out.gap_tokens);
+  out.join_blocks = problem.heads * (problem.window / kGroup);
+  const auto launch = [](int64_t pieces, int64_t threads) {
+    return cuda::Geometry{cuda::blocks_for(pieces), static_cast<unsigned>(threads)};
+  };
+  if (out.visit_blocks > 0 && !out.shared_weights) {
+    out.convert = launch(ceil_div(problem.heads * problem.window, kCudaTuning.convert_threads),
+                         kCudaTuning.convert_threads);
+  }
+  out.visit = launch(out.visit_blocks, out.teams * kTeam);
+  out.join = launch(out.join_blocks + out.gap_blocks, kCudaTuning.join_slabs * kGroup);
+  return out;
+}
+
+}  // namespace aclgrad::nsa_compress_grad
+
+#endif  // ACLGRAD_OPS_NSA_COMPRESS_GRAD_PLAN_H_

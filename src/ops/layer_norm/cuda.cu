@@ -84,10 +84,13 @@ __device__ void write_held(const Task& task, Out* y, const RowNumbers& row,
   }
 }
 
-// Weights stay in registers while there are 64 of all kinds; then L1 has them. Three blocks of an
-// SM leave 80.
+// Weights of up to 256 columns stay in registers; those of more are L1's. 32 elements a thread
+// spill into as little as two blocks of an SM leave: one block it is.
 template <class T, int kHeld>
-__global__ void __launch_bounds__(kThreads, 3) held_rows(const __grid_constant__ Task task) {
+__global__ void __launch_bounds__(kThreads, kHeld <= 8    ? 3
+                                            : kHeld <= 16 ? 2
+                                                          : 1)
+    held_rows(const __grid_constant__ Task task) {
   constexpr bool kKept = kHeld <= 8;
   const int lane = cuda::lane_index();
   const auto cols = static_cast<int>(task.cols);

@@ -84,17 +84,26 @@ __device__ void write_held(const Task& task, Out* y, const RowNumbers& row,
   }
 }
 
+// Weights of up to 256 columns stay in registers; those of more are L1's. 32 elements a thread
+// spill into as little as two blocks of an SM leave: one block it is.
 template <class T, int kHeld>
-__global__ void __launch_bounds__(kThreads) held_rows(const __grid_constant__ Task task) {
+__global__ void __launch_bounds__(kThreads, kHeld <= 8    ? 3
+                                            : kHeld <= 16 ? 2
+                                                          : 1)
+    held_rows(const __grid_constant__ Task task) {
+  constexpr bool kKept = kHeld <= 8;
   const int lane = cuda::lane_index();
   const auto cols = static_cast<int>(task.cols);
   float gamma[kHeld], beta[kHeld];
+  const auto load_weights = [&] {
 #pragma unroll
-  for (int k = 0; k < kHeld; ++k) {
-    const int col = k * kWarpLanes + lane;
-    gamma[k] = col < cols ? task.gamma[col] : 0.0f;
-    beta[k] = col < cols ? task.beta[col] : 0.0f;
-  }
+    for (int k = 0; k < kHeld; ++k) {
+      const int col = k * kWarpLanes + lane;
+      gamma[k] = col < cols ? task.gamma[col] : 0.0f;
+      beta[k] = col < cols ? task.beta[col] : 0.0f;
+    }
+  };
+  if constexpr (kKept) load_weights();
   const int64_t stride = cuda::block_count() * cuda::warp_count();
   for (int64_t row = cuda::block_index() * cuda::warp_count() + cuda::warp_index(); row < task.rows;
        row += stride) {
@@ -108,6 +117,7 @@ __global__ void __launch_bounds__(kThreads) held_rows(const __grid_constant__ Ta
     const Moments moments = held_moments<T>(held, cols, task.reciprocal_cols);
     const RowNumbers numbers = row_numbers(x, task.cols, task.reciprocal_cols, task.eps, moments);
     if (lane == 0) put_statistics(task, row, numbers);
+    if constexpr (!kKept) load_weights();
     const int64_t place = task.y_rows(row);
     if (task.y_dtype == ACL_FLOAT) {
       write_held<T>(task, static_cast<float*>(task.y) + place, numbers, held, gamma, beta);

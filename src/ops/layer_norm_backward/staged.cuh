@@ -43,7 +43,7 @@ class StagedBlock {
  public:
   static constexpr int kCols = cuda::kAccess<T>;  // of one access
   // In the first visit, as many as leave the chains of the second one in registers.
-  static constexpr int kUnroll = kAccesses <= 2 ? 4 : 1;
+  static constexpr int kUnroll = kAccesses == 1 ? 4 : kAccesses == 2 ? 2 : 1;
 
   __device__ StagedBlock(const Task& task, const StagedPlan& plan)
       : task_(task),

@@ -16,6 +16,8 @@ cudaError_t sort(const SortTask& task, void* scratch, size_t& bytes, const CudaQ
   const auto number = [](void* buffer) { return static_cast<Number*>(buffer); };
   cub::DoubleBuffer<Number> keys(number(task.keys[0]), number(task.keys[1]));
   cub::DoubleBuffer<Number> values(number(task.values[0]), number(task.values[1]));
+  // cub asks for the last error, and must not find that of another call.
+  static_cast<void>(cudaGetLastError());
   const cudaError_t error =
       cub::DeviceRadixSort::SortPairs(scratch, bytes, keys, values, task.count, 0, task.bits,
                                       static_cast<cudaStream_t>(queue.stream));

@@ -23,7 +23,8 @@ namespace {
 
 using namespace gpu;
 
-__global__ void __launch_bounds__(kCudaTuning.read_threads) read_keys(Task task) {
+__global__ void __launch_bounds__(kCudaTuning.read_threads)
+    read_keys(const __grid_constant__ Task task) {
   const int64_t stride = cuda::block_count() * thread_count();
   for (int64_t i = cuda::block_index() * thread_count() + thread_index(); i < task.rows;
        i += stride) {
@@ -58,7 +59,8 @@ union Shared {
 };
 
 template <class T, class TOut, int kColumns>
-__global__ void __launch_bounds__(kThreads, kCudaTuning.blocks_of_sm) write_table(Task task) {
+__global__ void __launch_bounds__(kThreads, kCudaTuning.blocks_of_sm)
+    write_table(const __grid_constant__ Task task) {
   __shared__ Shared<kColumns> shared;
   const int64_t run_blocks = task.plan.run_blocks();
   const int64_t blocks = run_blocks + task.plan.sweep_blocks();
@@ -78,7 +80,8 @@ __global__ void __launch_bounds__(kThreads, kCudaTuning.blocks_of_sm) write_tabl
 // The runs of several segments from their totals, in order. A block takes the run that begins at
 // the positions of one segment length and has at least two, by a range of columns.
 template <class TOut>
-__global__ void __launch_bounds__(kCudaTuning.fold_threads) fold_segments(Task task) {
+__global__ void __launch_bounds__(kCudaTuning.fold_threads)
+    fold_segments(const __grid_constant__ Task task) {
   constexpr int kBatch = kCudaTuning.fold_batch;
   const int64_t length = task.plan.segment;
   const int64_t ranges = (task.cols + thread_count() - 1) / thread_count();

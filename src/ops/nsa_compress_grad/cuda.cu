@@ -26,7 +26,8 @@ constexpr auto kConvertThreads = static_cast<unsigned>(kCudaTuning.convert_threa
 
 // FP32 weights [heads][window] of windows that are too long for a block.
 template <class T>
-__global__ void __launch_bounds__(kConvertThreads) convert_weights(Task task) {
+__global__ void __launch_bounds__(kConvertThreads)
+    convert_weights(const __grid_constant__ Task task) {
   const int64_t count = task.heads * task.window;
   const int64_t stride = cuda::block_count() * thread_count();
   for (int64_t i = cuda::block_index() * thread_count() + thread_index(); i < count; i += stride) {
@@ -85,7 +86,7 @@ __device__ void fill_gaps(const Task& task, int64_t block) {
 }
 
 template <class T, int kColumns>
-__global__ void __launch_bounds__(kJoinThreads) join_and_fill(Task task) {
+__global__ void __launch_bounds__(kJoinThreads) join_and_fill(const __grid_constant__ Task task) {
   __shared__ double totals[kMostSlabs][kGroup];
   const int64_t blocks = task.plan.join_blocks + task.plan.gap_blocks;
   for (int64_t block = cuda::block_index(); block < blocks; block += cuda::block_count()) {

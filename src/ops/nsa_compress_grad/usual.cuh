@@ -257,7 +257,8 @@ __device__ void visit_chunk(const Task& task, UsualShared& shared, const float* 
 }
 
 template <class T, int kWindows, int kPairs, bool kHalf>
-__global__ void __launch_bounds__(kCudaTuning.most_teams* kTeam, 1) visit_usual(Task task) {
+__global__ void __launch_bounds__(kCudaTuning.most_teams* kTeam, 1)
+    visit_usual(const __grid_constant__ Task task) {
   __shared__ UsualShared shared;
   for (int64_t block = cuda::block_index(); block < task.plan.visit_blocks;
        block += cuda::block_count()) {

@@ -219,7 +219,7 @@ CudaAnswer run_cuda(const Problem& problem, const Plan& plan, const Addresses& a
                     const CudaQueue& queue) {
   Task task = make_task(problem, plan, at);
   if (task.sequence_count > kFew || task.gap_count > kFew) {
-    return launch_with_lists(problem, task, queue);
+    return cuda::taken(launch_with_lists(problem, task, queue));
   }
   std::copy(problem.sequences.begin(), problem.sequences.end(), task.few_sequences);
   std::copy(problem.gaps.begin(), problem.gaps.end(), task.few_gaps);

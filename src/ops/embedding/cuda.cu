@@ -6,6 +6,7 @@
 
 #include "base/checked.h"
 #include "kernels/cuda/launch.cuh"
+#include "kernels/cuda/places.cuh"
 #include "ops/embedding/elements.h"
 #include "ops/embedding/plan.h"
 #include "ops/embedding/problem.h"
@@ -14,29 +15,6 @@ namespace aclgrad::embedding {
 namespace {
 
 constexpr int kAccessBytes = 16;
-
-// Where the numbered elements of a view's leading dimensions lie.
-struct Places {
-  int rank = 0;
-  int64_t dims[kMaxRank] = {};
-  int64_t strides[kMaxRank] = {};
-
-  Places(const View& view, int dims_used) {
-    const View joined = collapsed(view, 0, dims_used);
-    for (rank = 0; rank < joined.rank; ++rank) {
-      dims[rank] = joined.dims[static_cast<size_t>(rank)];
-      strides[rank] = joined.strides[static_cast<size_t>(rank)];
-    }
-  }
-  __device__ int64_t at(int64_t number) const {
-    int64_t offset = 0;
-    for (int i = rank - 1; i >= 0; --i) {
-      offset += number % dims[i] * strides[i];
-      number /= dims[i];
-    }
-    return offset;
-  }
-};
 
 // One run as the kernels see it. Units are what a thread copies in one access.
 struct Task {
@@ -47,7 +25,7 @@ struct Task {
   int64_t rows, table_rows;
   int64_t table_stride;   // in elements
   int64_t element_parts;  // Bits of an element
-  Places index_places, y_places;
+  cuda::Places index_places, y_places;
   bool indices_are_wide;
   int64_t units;  // of a row
   int threads_of_row;
@@ -167,8 +145,8 @@ CudaAnswer run_cuda(const Problem& problem, const Addresses& at, DeviceRecord* r
             problem.table_rows,
             problem.table.strides[0],
             0,
-            Places(problem.indices, problem.indices.rank),
-            Places(problem.y, problem.y.rank - 1),
+            cuda::Places(problem.indices, problem.indices.rank),
+            cuda::Places(problem.y, problem.y.rank - 1),
             problem.indices.dtype == ACL_INT64,
             0,
             0,

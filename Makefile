@@ -6,8 +6,11 @@ PREFIX ?= build/prefix
 ORACLE ?= on
 # TEXT=file: the text the demo trains on, in place of the King James Bible.
 export TEXT ?=
-# PROBLEMS=layer_norm_backward/f16: what the bench measures, and its options; all by default.
+# PROBLEMS='layer_norm_backward/f16 --threads 1': what the bench measures, and its options; by default
+# everything, small calls and the division among cores included.
 PROBLEMS ?=
+# OPERATORS='nsa_compress embedding': what the sweep measures; all by default.
+OPERATORS ?=
 # PARTS=suite memcheck: options and parts of scripts/gpu.sh; all by default.
 PARTS ?=
 
@@ -22,8 +25,9 @@ help:
 	@echo 'make gpu [PARTS=...]      on a machine with a GPU: the tests there, compute-sanitizer, the bench'
 	@echo 'make install PREFIX=dir   the toolkit: headers, libraries, set_env.sh'
 	@echo 'make bench [PROBLEMS=...] the speed of operators, beside the rivals that are installed; on a GPU with'
-	@echo '                          ACLGRAD_DEVICE=cuda'
-	@echo 'make bench-sweep          looks for cliffs between neighbouring shapes'
+	@echo '                          ACLGRAD_DEVICE=cuda; of all of them also what small calls cost, and how'
+	@echo '                          the work divides among cores. PROBLEMS=--help names the options'
+	@echo 'make bench-sweep          looks for cliffs between neighbouring shapes; OPERATORS="embedding layer_norm"'
 	@echo 'make rivals               installs PyTorch and oneDNN (2 GB) below build/ for the bench'
 	@echo 'make asan, make tsan      the tests under the sanitizers'
 	@echo 'make aarch64              a cross build for ARM, under qemu: its kernels, the same bits as here'
@@ -65,14 +69,14 @@ install:
 bench:
 	scripts/setup.sh build test
 	cmake --preset release
-	cmake --build --preset release --target aclgrad_bench aclgrad_small_calls aclgrad_cores
+	cmake --build --preset release --target bench/all
 	scripts/bench.sh $(PROBLEMS)
 
 bench-sweep:
 	scripts/setup.sh build test
 	cmake --preset release
 	cmake --build --preset release --target aclgrad_bench
-	python3 bench/sweep.py build/release/bench/aclgrad_bench build/sweep.csv
+	python3 bench/sweep.py build/release/bench/aclgrad_bench build/sweep.csv $(OPERATORS)
 
 rivals:
 	scripts/setup.sh build test

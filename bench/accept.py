@@ -2,10 +2,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """accept.py BENCH.csv: appends what the bench measured to bench/history.csv, with date and commit.
 
-The tree must be as committed, and what was measured must have been built from it.
+The tree must be as committed, and what was measured must have been built from it: a file that is
+older than the last commit to src or bench is refused, and so is one of problems that stayed in the caches.
 """
 import csv
 import datetime
+import os
 import pathlib
 import subprocess
 import sys
@@ -15,6 +17,8 @@ import table
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 COLUMNS = ("date", "commit", "machine", "problem", "view", "target", "threads", "us_20", "us", "us_80",
            "gb_per_s", "roof", "share_of_roof", "pytorch_us", "compiled_us", "onednn_us")
+# Above it the roof, not the operator, was disturbed.
+MOST_SHARE = 1.1
 
 
 def git(*arguments):
@@ -25,9 +29,20 @@ def git(*arguments):
 def main():
     if len(sys.argv) != 2:
         sys.exit(__doc__.split("\n", maxsplit=1)[0])
-    if git("status", "--porcelain", "--untracked-files=no", "--", "src", "bench"):
+    sources = ("--", "src", "bench", ":!bench/*.csv")
+    if git("status", "--porcelain", "--untracked-files=no", *sources):
         sys.exit("src or bench are not as committed: commit first, measure then")
+    if os.path.getmtime(sys.argv[1]) < int(git("log", "-1", "--format=%ct", *sources)):
+        sys.exit(f"{sys.argv[1]} is older than the last commit to src or bench: measure again")
     machine, rows = table.read(sys.argv[1])
+    if not rows:
+        sys.exit(f"{sys.argv[1]} has no rows")
+    if "in the caches" in machine:
+        sys.exit(f"{sys.argv[1]} was measured with --cached")
+    for row in rows:
+        if row["share_of_roof"] > MOST_SHARE:
+            print(f"{row['problem']}: {row['share_of_roof']:.0%} of the roof: was the machine busy?",
+                  file=sys.stderr)
     history = ROOT / "bench" / "history.csv"
     is_new = not history.exists()
     with open(history, "a", newline="", encoding="utf-8") as file:

@@ -19,24 +19,41 @@ std::vector<Operator>& registry() {
   return all;
 }
 
-enum class View { kContiguous, kPadded, kTransposed };
+enum class View { kContiguous, kPadded, kTransposed, kOffset, kStrided, kReversed };
+constexpr std::pair<const char*, View> kViews[] = {
+    {"contiguous", View::kContiguous}, {"padded", View::kPadded},
+    {"transposed", View::kTransposed}, {"offset", View::kOffset},
+    {"strided", View::kStrided},       {"reversed", View::kReversed}};
 View view_in_use = View::kContiguous;
 
-// Elements between neighbours of each dim, and elements of memory in all.
-Dims strides_of(const Dims& dims, int64_t& storage) {
+// Where elements lie: between neighbours of each dim, before the first, and in all.
+struct Layout {
+  Dims strides;
+  int64_t offset = 0;
+  int64_t storage = 1;
+};
+
+Layout layout_of(const Dims& dims) {
   Dims order(dims.size());  // dims from the slowest to the fastest in memory
   std::iota(order.begin(), order.end(), int64_t{0});
-  const bool plain = dims.size() < 2 || view_in_use == View::kContiguous;
-  if (!plain && view_in_use == View::kTransposed) std::swap(order.end()[-1], order.end()[-2]);
-  Dims strides(dims.size());
-  storage = 1;
+  const View view = dims.size() < 2 ? View::kContiguous : view_in_use;
+  if (view == View::kTransposed) std::swap(order.end()[-1], order.end()[-2]);
+  Layout out{Dims(dims.size()), 0, view == View::kStrided ? 2 : 1};
   for (size_t i = dims.size(); i-- > 0;) {
     const auto dim = static_cast<size_t>(order[i]);
-    strides[dim] = storage;
-    storage *= dims[dim];
-    if (!plain && view_in_use == View::kPadded && i + 1 == dims.size()) storage += kPadding;
+    out.strides[dim] = out.storage;
+    out.storage *= dims[dim];
+    if (view == View::kPadded && i + 1 == dims.size()) out.storage += kPadding;
   }
-  return strides;
+  if (view == View::kOffset) {
+    out.offset = 1;
+    ++out.storage;
+  }
+  if (view == View::kReversed) {
+    for (int64_t& stride : out.strides) stride = -stride;
+    out.offset = std::max<int64_t>(out.storage - 1, 0);
+  }
+  return out;
 }
 
 // An odd number of elements, so that rows of usual lengths do not repeat each other.
@@ -76,7 +93,13 @@ Job parse_job(const std::string& name) {
     const std::string rest = name.substr(op.name.size() + 1);
     const size_t slash = rest.find('/');
     if (slash == std::string::npos) break;
-    return {&op, rest.substr(0, slash), rest.substr(slash + 1)};
+    Job job{&op, rest.substr(0, slash), rest.substr(slash + 1)};
+    try {
+      op.check(parse_dtype(job.dtype), job.shape);
+    } catch (const std::invalid_argument& error) {
+      throw std::invalid_argument(name + ": " + error.what());
+    }
+    return job;
   }
   throw std::invalid_argument(name + ": no such problem; --list shows some");
 }
@@ -107,6 +130,14 @@ Dims parse_dims(const std::string& shape, size_t rank) {
   return dims;
 }
 
+std::string take_variant(std::string& shape, const std::string& key) {
+  const size_t slash = shape.find('/');
+  if (slash == std::string::npos || shape.rfind(key, 0) != 0) return "";
+  std::string variant = shape.substr(key.size(), slash - key.size());
+  shape.erase(0, slash + 1);
+  return variant;
+}
+
 aclDataType parse_dtype(const std::string& name) {
   for (const aclDataType dtype : {ACL_FLOAT, ACL_FLOAT16, ACL_BF16}) {
     if (name == dtype_short_name(dtype)) return dtype;
@@ -115,27 +146,26 @@ aclDataType parse_dtype(const std::string& name) {
 }
 
 void use_view(const std::string& name) {
-  if (name == "contiguous") {
-    view_in_use = View::kContiguous;
-  } else if (name == "padded") {
-    view_in_use = View::kPadded;
-  } else if (name == "transposed") {
-    view_in_use = View::kTransposed;
-  } else {
-    throw std::invalid_argument("view '" + name + "': expected contiguous, padded or transposed");
+  std::string known;
+  for (const auto& [each, view] : kViews) {
+    if (name == each) {
+      view_in_use = view;
+      return;
+    }
+    known.append(known.empty() ? "" : ", ").append(each);
   }
+  throw std::invalid_argument("view '" + name + "': expected one of " + known);
 }
 
 Tensor::Tensor(const Dims& dims, aclDataType dtype) : dims_(dims), dtype_(dtype) {
-  int64_t storage = 0;
-  const Dims strides = strides_of(dims_, storage);
-  storage_bytes_ = storage * static_cast<int64_t>(dtype_size(dtype));
+  const Layout layout = layout_of(dims_);
+  storage_bytes_ = layout.storage * static_cast<int64_t>(dtype_size(dtype));
   if (storage_bytes_ != 0) {
     require(aclrtMalloc(&address_, static_cast<size_t>(storage_bytes_), ACL_MEM_MALLOC_HUGE_FIRST),
             "aclrtMalloc");
   }
-  handle_ = aclCreateTensor(dims_.data(), dims_.size(), dtype_, strides.data(), 0, ACL_FORMAT_ND,
-                            &storage, 1, address_);
+  handle_ = aclCreateTensor(dims_.data(), dims_.size(), dtype_, layout.strides.data(),
+                            layout.offset, ACL_FORMAT_ND, &layout.storage, 1, address_);
   const bool floating = is_float_dtype(dtype) || dtype == ACL_DOUBLE;
   fill(floating ? test::normal_values(kPatternElements, static_cast<uint64_t>(storage_bytes_))
                 : std::vector<double>{0.0});

@@ -3,13 +3,15 @@
 // that real models have. A name is operator/dtype/shape, as the verbose line prints it:
 // layer_norm_backward/f16/4096x1024.
 //
+//   void check(aclDataType, const std::string& shape) { parse_dims(shape, 2); }
 //   Problem make(aclDataType dtype, const std::string& shape) {
 //     struct Tensors { Tensor dy, x, ...; };
 //     auto t = std::make_shared<Tensors>(...);
 //     return {[t](uint64_t* size, aclOpExecutor** executor) { return aclnn...(...); },
 //             aclnnLayerNormBackward, t->dy.bytes() + ...};
 //   }
-//   const bool added = add({"layer_norm_backward", make, in_dtypes(kAllFloats, {"4096x1024"})});
+//   const bool added = add({"layer_norm_backward", check, make, in_dtypes(kAllFloats,
+//   {"4096x1024"})});
 #ifndef ACLGRAD_BENCH_BENCH_H_
 #define ACLGRAD_BENCH_BENCH_H_
 
@@ -47,7 +49,11 @@ struct Problem {
 
 struct Operator {
   std::string name;
-  // Throws std::invalid_argument, with what it expects, for a shape or dtype it cannot make.
+  // Throws std::invalid_argument, with what it expects, for a shape that is none or a dtype that
+  // the operator has not. Takes no time, so that all problems of a run are checked before the
+  // first.
+  std::function<void(aclDataType dtype, const std::string& shape)> check;
+  // Throws as check() does.
   std::function<Problem(aclDataType dtype, const std::string& shape)> make;
   std::vector<std::string> defaults;  // "dtype/shape", measured when nothing is named
 };
@@ -69,7 +75,7 @@ struct Job {
   std::string shape;
   std::string name() const { return op->name + "/" + dtype + "/" + shape; }
 };
-// Throws std::invalid_argument for a name that begins with no operator's.
+// Throws std::invalid_argument for a name that no operator makes a problem of.
 Job parse_job(const std::string& name);
 
 // Throws std::runtime_error with the library's message when an acl or aclnn call did not answer 0.
@@ -77,12 +83,18 @@ void require(int status, const char* what);
 
 // "4096x1024" -> {4096, 1024}; throws std::invalid_argument when it is not `rank` numbers.
 Dims parse_dims(const std::string& shape, size_t rank);
+// Takes "<key>...<slash>" off the beginning of a shape: of "out110/4096x1024" with the key "out" it
+// returns "110" and leaves "4096x1024"; empty when the shape does not begin so. A variant stands
+// before the shape, where every rival that does not know it stumbles over it.
+std::string take_variant(std::string& shape, const std::string& key);
 // The dtype of a short name ("f16"); throws std::invalid_argument.
 aclDataType parse_dtype(const std::string& name);
 
 // How tensors made from now on lie in memory when they have two dims or more: "contiguous",
-// "padded" (rows kPadding elements further apart) or "transposed" (the last two dims change places
-// in memory). Throws std::invalid_argument for another name.
+// "padded" (rows kPadding elements further apart), "transposed" (the last two dims change places
+// in memory), "offset" (from the second element of their memory on), "strided" (every second
+// element) or "reversed" (the last element comes first). Throws std::invalid_argument for another
+// name.
 void use_view(const std::string& name);
 inline constexpr int64_t kPadding = 16;
 

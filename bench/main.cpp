@@ -7,6 +7,7 @@
 #include <exception>
 #include <iostream>
 #include <memory>
+#include <set>
 #include <sstream>
 #include <stdexcept>
 #include <string>
@@ -30,10 +31,14 @@ constexpr const char* kUsage =
     "usage: aclgrad_bench [options] [problem...]\n"
     "  problem         layer_norm_backward/f16/4096x1024, or the beginning of one: then the\n"
     "                  default shapes that begin so; none: all default shapes\n"
+    "                  a word before the shape names a variant: out110/16x64, LayerNormBackward\n"
+    "                  without dbeta; mask1x1/8x16x64x64, one mask for all of a softmax\n"
     "  --threads N     threads that kernels may use\n"
     "  --target NAME   instruction set\n"
-    "  --view NAME     how tensors lie in memory: contiguous, padded (rows 16 elements further\n"
-    "                  apart) or transposed (the last two dims change places in memory)\n"
+    "  --view NAME     how tensors of two dims or more lie in memory: contiguous, padded (rows 16\n"
+    "                  elements further apart), transposed (the last two dims change places in\n"
+    "                  memory), offset (from the second element on), strided (every second\n"
+    "                  element) or reversed\n"
     "  --rival NAME=COMMAND   races another implementation (bench/rival.h); may be repeated\n"
     "  --rounds N      turns of {roofs, operator, rivals}; the medians count (9)\n"
     "  --cached        small problems may stay in the caches\n"
@@ -49,13 +54,16 @@ struct Options {
   Effort effort;
   bool list = false;
   bool serve = false;
+  bool help = false;
 };
 
 int number(const std::string& option, const std::string& text) {
+  constexpr long kMost = 1024;
   char* end = nullptr;
   const long value = std::strtol(text.c_str(), &end, 10);
-  if (text.empty() || *end != '\0' || value < 1 || value > 100000) {
-    throw std::invalid_argument(option + " " + text + ": expected a number from 1 on");
+  if (text.empty() || *end != '\0' || value < 1 || value > kMost) {
+    throw std::invalid_argument(option + " " + text + ": expected a number from 1 to " +
+                                std::to_string(kMost));
   }
   return static_cast<int>(value);
 }
@@ -96,6 +104,7 @@ void set_option(const std::string& option, const std::string& value, Options& op
 
 Options parse_options(const std::vector<std::string>& arguments) {
   Options options;
+  std::set<std::string> given;
   for (size_t i = 0; i < arguments.size(); ++i) {
     const std::string& option = arguments[i];
     if (option.rfind("--", 0) != 0) {
@@ -107,9 +116,11 @@ Options parse_options(const std::vector<std::string>& arguments) {
     } else if (option == "--cached") {
       options.effort.cached = true;
     } else if (option == "--help") {
-      throw std::invalid_argument("");
+      options.help = true;
     } else if (i + 1 == arguments.size()) {
       throw std::invalid_argument(option + ": unknown, or no value");
+    } else if (option != "--rival" && !given.insert(option).second) {
+      throw std::invalid_argument(option + ": given twice");
     } else {
       set_option(option, arguments[++i], options);
     }
@@ -130,7 +141,7 @@ void add_jobs(const std::string& problem, std::vector<Job>& jobs) {
   const size_t before = jobs.size();
   for (const Job& job : default_jobs()) {
     const std::string name = job.name();
-    const bool begins = name.rfind(problem, 0) == 0;
+    const bool begins = !problem.empty() && name.rfind(problem, 0) == 0;
     if (name == problem || (begins && (problem.back() == '/' || name[problem.size()] == '/'))) {
       jobs.push_back(job);
     }
@@ -138,10 +149,13 @@ void add_jobs(const std::string& problem, std::vector<Job>& jobs) {
   if (jobs.size() == before) jobs.push_back(parse_job(problem));
 }
 
+// Each once, however often it is named.
 std::vector<Job> select_jobs(const std::vector<std::string>& problems) {
   if (problems.empty()) return default_jobs();
   std::vector<Job> jobs;
   for (const std::string& problem : problems) add_jobs(problem, jobs);
+  std::set<std::string> seen;
+  std::erase_if(jobs, [&](const Job& job) { return !seen.insert(job.name()).second; });
   return jobs;
 }
 
@@ -157,19 +171,33 @@ void check_device() {
             "(ACLGRAD_CUDA); nothing was measured");
 }
 
-void run_jobs(const std::vector<Job>& jobs, const Options& options) {
+// False: some problem could not be measured; the others were.
+bool run_jobs(const std::vector<Job>& jobs, const Options& options) {
   std::vector<std::unique_ptr<Rival>> rivals;
   for (const auto& [name, command] : options.rivals) {
     rivals.push_back(std::make_unique<Rival>(name, command, aclgrad_threads()));
   }
-  Report report(rivals, options.view, options.csv);
+  if (!rivals.empty() && options.view != "contiguous") {
+    std::fprintf(stderr,
+                 "--view is ours alone: a rival gets contiguous tensors, unless its command "
+                 "says otherwise\n");
+  }
+  Report report(rivals, options.view, options.csv, options.effort.cached);
+  bool all = true;
   const bool progress = isatty(STDERR_FILENO) != 0;
   for (size_t i = 0; i < jobs.size(); ++i) {
     const std::string name = jobs[i].name();
     if (progress) std::fprintf(stderr, "[%zu/%zu] %s\033[K\r", i + 1, jobs.size(), name.c_str());
-    Subject subject(*jobs[i].op, parse_dtype(jobs[i].dtype), jobs[i].shape, options.effort.cached);
-    report.add(name, subject.problem(), measure(name, subject, rivals, options.effort));
+    try {
+      Subject subject(*jobs[i].op, parse_dtype(jobs[i].dtype), jobs[i].shape,
+                      options.effort.cached);
+      report.add(name, subject.problem(), measure(name, subject, rivals, options.effort));
+    } catch (const std::exception& error) {
+      std::fprintf(stderr, "%s is left out: %s\n", name.c_str(), error.what());
+      all = false;
+    }
   }
+  return all;
 }
 
 // The other side of Rival.
@@ -207,6 +235,10 @@ void serve() {
 int main(int argc, char** argv) {
   try {
     const Options options = parse_options({argv + 1, argv + argc});
+    if (options.help) {
+      std::printf("%s", kUsage);
+      return 0;
+    }
     const std::vector<Job> jobs = select_jobs(options.problems);
     if (options.list) {
       for (const Job& job : jobs) std::printf("%s\n", job.name().c_str());
@@ -214,7 +246,8 @@ int main(int argc, char** argv) {
     }
     if (aclrtSetDevice(0) != ACL_SUCCESS) throw std::runtime_error("no device");
     check_device();
-    options.serve ? serve() : run_jobs(jobs, options);
+    if (!options.serve) return run_jobs(jobs, options) ? 0 : 1;
+    serve();
     return 0;
   } catch (const std::invalid_argument& error) {
     std::cerr << error.what() << '\n' << kUsage;

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <cstdio>
 #include <fstream>
 #include <stdexcept>
 #include <string>
@@ -20,6 +21,7 @@ using Clock = std::chrono::steady_clock;
 // The idle threads of a rival's pool may spin for a while after its turn.
 constexpr auto kSettle = std::chrono::milliseconds(5);
 
+// Of a small problem: so many of 24 KiB leave the caches; more would only take longer to fill.
 constexpr int64_t kMostCopies = 4096;
 
 // A line of /proc/self/status in bytes: VmRSS, or VmHWM, its highest so far.
@@ -55,6 +57,42 @@ int64_t peak_bytes_of(Subject& subject) {
 
 double median_of(const std::vector<double>& seconds) { return spread_of(seconds).median; }
 
+// A rival's part in the race for one problem.
+class Lane {
+ public:
+  Lane(Rival& rival, const std::string& problem, size_t copies, double round_seconds)
+      : rival_(rival) {
+    guarded([&] {
+      if (rival_.make(problem, copies)) repeats_ = rival_.repeats_for(round_seconds);
+    });
+  }
+  void run() {
+    if (repeats_ == 0) return;
+    guarded([&] { seconds_.push_back(rival_.run(repeats_)); });
+    std::this_thread::sleep_for(kSettle);
+  }
+  RivalTiming timing() const {
+    return {seconds_.empty() ? std::nullopt : std::optional(spread_of(seconds_)), rival_.remark()};
+  }
+
+ private:
+  template <class Ask>
+  void guarded(const Ask& ask) {
+    try {
+      ask();
+    } catch (const std::runtime_error& error) {
+      std::fprintf(stderr, "%s; it is left out from now on\n", error.what());
+      rival_.give_up(error.what());
+      repeats_ = 0;
+      seconds_.clear();
+    }
+  }
+
+  Rival& rival_;
+  int repeats_ = 0;  // of a turn; 0: it is not asked
+  std::vector<double> seconds_;
+};
+
 }  // namespace
 
 Spread spread_of(std::vector<double> seconds) {
@@ -74,7 +112,8 @@ double seconds_of(const std::function<void()>& call, int repeats) {
 
 Subject::Subject(const Operator& op, aclDataType dtype, const std::string& shape, bool cached) {
   copies_.push_back(op.make(dtype, shape));
-  const int64_t bytes = std::max<int64_t>(copies_[0].bytes, 1);
+  if (copies_[0].bytes == 0) throw std::invalid_argument("no bytes to move, nothing to measure");
+  const int64_t bytes = copies_[0].bytes;
   const int64_t wanted =
       cached ? 1 : std::min((bytes_beyond_caches() + bytes - 1) / bytes, kMostCopies);
   while (static_cast<int64_t>(copies_.size()) < wanted) copies_.push_back(op.make(dtype, shape));
@@ -131,31 +170,23 @@ Timing measure(const std::string& name, Subject& subject,
 
   const std::unique_ptr<Roofs> roofs = make_roofs(subject.problem().bytes, subject.copies());
   const int repeats = subject.repeats_for(effort.round_seconds);
-  std::vector<int> rival_repeats;
+  std::vector<Lane> lanes;
   for (const auto& rival : rivals) {
-    const bool has = rival->make(name, subject.copies());
-    rival_repeats.push_back(has ? rival->repeats_for(effort.round_seconds) : 0);
+    lanes.emplace_back(*rival, name, subject.copies(), effort.round_seconds);
   }
   std::vector<double> calls, copies, reads, adds;
-  std::vector<std::vector<double>> rival_seconds(rivals.size());
   for (int round = 0; round < effort.rounds; ++round) {
     copies.push_back(roofs->copy());
     reads.push_back(roofs->read());
     adds.push_back(roofs->add());
     calls.push_back(subject.seconds(repeats));
-    for (size_t i = 0; i < rivals.size(); ++i) {
-      if (rival_repeats[i] == 0) continue;
-      rival_seconds[i].push_back(rivals[i]->run(rival_repeats[i]));
-      std::this_thread::sleep_for(kSettle);
-    }
+    for (Lane& lane : lanes) lane.run();
   }
   timing.call = spread_of(calls);
   timing.copy_seconds = median_of(copies);
   timing.read_seconds = median_of(reads);
   timing.add_seconds = median_of(adds);
-  for (const auto& seconds : rival_seconds) {
-    timing.rivals.push_back(seconds.empty() ? std::nullopt : std::optional(spread_of(seconds)));
-  }
+  for (const Lane& lane : lanes) timing.rivals.push_back(lane.timing());
   return timing;
 }
 

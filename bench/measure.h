@@ -6,6 +6,7 @@
 
 #include <memory>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "bench/bench.h"
@@ -28,12 +29,17 @@ struct Spread {
 };
 Spread spread_of(std::vector<double> seconds);
 
+struct RivalTiming {
+  std::optional<Spread> call;  // empty: it has no such problem
+  std::string way;             // how it computes it, or why it does not
+};
+
 struct Timing {
   Spread call;  // both phases and the synchronise (see Subject::seconds); the workspace is kept
   // What moving as many bytes takes: half of them read and half written; all of them read; and two
   // thirds read, a third written.
   double copy_seconds = 0, read_seconds = 0, add_seconds = 0;
-  std::vector<std::optional<Spread>> rivals;  // in the rivals' order; empty: has no such problem
+  std::vector<RivalTiming> rivals;  // in the rivals' order
   int64_t workspace_bytes = 0;
   // What the first call adds to the process, on a GPU to the device's memory in use, the workspace
   // included.
@@ -81,7 +87,8 @@ class Subject {
 // Seconds of each of `repeats` calls, on average, by the clock of the host.
 double seconds_of(const std::function<void()>& call, int repeats);
 
-// `name` is the problem's, for the rivals.
+// `name` is the problem's, for the rivals. One that ends is given up, with a message on the
+// standard error.
 Timing measure(const std::string& name, Subject& subject,
                const std::vector<std::unique_ptr<Rival>>& rivals, const Effort& effort);
 

@@ -12,12 +12,19 @@ namespace {
 double gigabytes(const Problem& problem, double seconds) {
   return static_cast<double>(problem.bytes) / seconds / 1e9;
 }
+// As a cell of comma-separated values.
+std::string quoted(const std::string& text) {
+  std::string out = "\"";
+  for (const char c : text) out.append(c == '"' ? 2 : 1, c);
+  return out + '"';
+}
+
 const char* name_of(Roof roof) { return roof == Roof::kRead ? "read" : "copy"; }
 
 }  // namespace
 
 Report::Report(const std::vector<std::unique_ptr<Rival>>& rivals, const std::string& view,
-               const std::string& csv)
+               const std::string& csv, bool cached)
     : rivals_(rivals), view_(view), machine_(this_machine()) {
   std::printf("%s, %s, %d %s, peak %.0f GFLOP/s; tensors: %s; medians\n", machine_.name.c_str(),
               machine_.target.c_str(), machine_.units,
@@ -29,10 +36,15 @@ Report::Report(const std::vector<std::unique_ptr<Rival>>& rivals, const std::str
   if (csv.empty()) return;
   csv_.open(csv);
   if (!csv_) throw std::runtime_error(csv + ": cannot be written");
-  csv_ << "# " << machine_.name << "; peak " << machine_.peak_flops / 1e9 << " GFLOP/s\n"
+  csv_ << "# " << machine_.name << "; peak " << machine_.peak_flops / 1e9 << " GFLOP/s"
+       << (cached ? "; small problems in the caches\n" : "\n")
        << "problem,view,target,threads,us,us_20,us_80,bytes,flops,gb_per_s,roof,share_of_roof,"
           "copy_gb_per_s,read_gb_per_s,add_gb_per_s,workspace_bytes,peak_bytes";
-  for (const auto& rival : rivals_) csv_ << ',' << rival->name() << "_us";
+  for (const auto& rival : rivals_) {
+    for (const char* column : {"_us", "_us_20", "_us_80", "_way"}) {
+      csv_ << ',' << rival->name() << column;
+    }
+  }
   csv_ << '\n';
 }
 
@@ -43,8 +55,9 @@ void Report::add(const std::string& name, const Problem& problem, const Timing& 
               100 * spread, gigabytes(problem, timing.call.median), gigabytes(problem, roof),
               name_of(problem.roof), 100 * roof / timing.call.median);
   for (const auto& rival : timing.rivals) {
-    if (rival) {
-      std::printf(" %9.1f %5.2fx", rival->median * 1e6, rival->median / timing.call.median);
+    if (rival.call) {
+      const double median = rival.call->median;
+      std::printf(" %9.1f %5.2fx", median * 1e6, median / timing.call.median);
     } else {
       std::printf(" %16s", "-");
     }
@@ -64,8 +77,13 @@ void Report::add_to_csv(const std::string& name, const Problem& problem, const T
        << gigabytes(problem, timing.read_seconds) << ',' << gigabytes(problem, timing.add_seconds)
        << ',' << timing.workspace_bytes << ',' << timing.peak_bytes;
   for (const auto& rival : timing.rivals) {
-    csv_ << ',';
-    if (rival) csv_ << rival->median * 1e6;
+    const auto& call = rival.call;
+    if (call) {
+      csv_ << ',' << call->median * 1e6 << ',' << call->low * 1e6 << ',' << call->high * 1e6;
+    } else {
+      csv_ << ",,,";
+    }
+    csv_ << ',' << quoted(rival.way);
   }
   csv_ << std::endl;  // what was measured stays if the run is stopped
 }

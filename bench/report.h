@@ -14,9 +14,10 @@ namespace aclgrad::bench {
 
 class Report {
  public:
-  // `csv`: a file to write, or empty. Throws std::runtime_error when it cannot be written.
+  // `csv`: a file to write, or empty; its first line says so when small problems were `cached`.
+  // Throws std::runtime_error when it cannot be written.
   Report(const std::vector<std::unique_ptr<Rival>>& rivals, const std::string& view,
-         const std::string& csv);
+         const std::string& csv, bool cached);
 
   void add(const std::string& name, const Problem& problem, const Timing& timing);
 

@@ -58,7 +58,13 @@ std::string Rival::ask(const std::string& line) {
   throw std::runtime_error("the rival " + name_ + " ended at: " + line);
 }
 
+void Rival::give_up(const std::string& why) {
+  given_up_ = true;
+  remark_ = why;
+}
+
 bool Rival::make(const std::string& problem, size_t copies) {
+  if (given_up_) return false;
   const std::string answer = ask("make " + problem + " " + std::to_string(copies));
   const std::string verdict = answer.substr(0, 2);
   if (verdict != "ok" && verdict != "no") {

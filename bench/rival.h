@@ -5,7 +5,8 @@
 //   make layer_norm_backward/f16/4096x1024 1     ok [how it computes it], or: no <why not>
 //   run 3                                        seconds of each of 3 calls, on average
 //
-// Whatever it prints to standard error is shown. It ends at the end of its input.
+// Whatever it prints to standard error is shown. It ends at the end of its input. One that ends
+// before, or answers otherwise, is left out from then on.
 #ifndef ACLGRAD_BENCH_RIVAL_H_
 #define ACLGRAD_BENCH_RIVAL_H_
 
@@ -27,13 +28,18 @@ class Rival {
 
   const std::string& name() const { return name_; }
   // Sets up the named problem in `copies` copies, in place of the one before. False: it has no such
-  // problem; remark() says why.
+  // problem, or was given up; remark() says why.
   bool make(const std::string& problem, size_t copies);
   // What the rival said about the problem: how it computes it, or why it does not.
   const std::string& remark() const { return remark_; }
 
+  // make(), run() and repeats_for() throw std::runtime_error when the rival ends or does not
+  // answer.
   double run(int repeats);
   int repeats_for(double seconds);
+
+  // It is asked nothing any more.
+  void give_up(const std::string& why);
 
  private:
   // Sends a line and returns the answer. Throws when the rival has ended.
@@ -41,6 +47,7 @@ class Rival {
 
   std::string name_;
   std::string remark_;
+  bool given_up_ = false;
   pid_t process_ = -1;
   std::FILE* to_ = nullptr;
   std::FILE* from_ = nullptr;

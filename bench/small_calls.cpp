@@ -21,6 +21,7 @@ using Clock = std::chrono::steady_clock;
 constexpr int kBatch = 200;    // calls between two looks at the clock, which costs 20 to 30 ns
 constexpr int kBatches = 101;  // the median of these counts
 constexpr int kQueued = 1000;  // calls queued without waiting
+constexpr int kQueues = 21;    // queues of so many; the median counts
 constexpr int kIdleTurns = 9;  // first calls after an idle time
 constexpr auto kIdle = std::chrono::milliseconds(100);
 constexpr size_t kLiveAllocations = 1000;
@@ -77,7 +78,7 @@ double repeated_microseconds(Subject& subject) {
 
 double queued_microseconds(Subject& subject) {
   std::vector<double> seconds;
-  for (int turn = 0; turn < 21; ++turn) {
+  for (int turn = 0; turn < kQueues; ++turn) {
     const auto begin = Clock::now();
     for (int i = 0; i < kQueued; ++i) subject.execute(subject.plan());
     subject.wait();

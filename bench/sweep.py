@@ -2,98 +2,187 @@
 # SPDX-License-Identifier: Apache-2.0
 """sweep.py BENCH_PROGRAM SWEEP.csv [operator...]: looks for cliffs between neighbouring shapes.
 
-For every operator and dtype: row lengths one below, at and one above the powers of two, and random
-ones (200 in all, always the same), each with its two neighbours. The rest of a shape is chosen so that
-about 100 MB move. A shape at less than 60 % of a neighbour's speed is a cliff: it and its neighbours
-are measured twice more, the best counts, and if it stays one the sweep exits with 1.
+Every operator has families of shapes: one dimension varies by one step around chosen numbers and around
+random ones (200 groups over all operators, always the same; there the other dimensions are drawn, too),
+and another one takes up the rest, so that about 100 MB move. A shape at less than 60 % of a neighbour's
+speed is a cliff: it and its neighbours are measured twice more, the best counts, and if it stays one the
+sweep exits with 1.
 """
 import csv
+import datetime
 import math
 import pathlib
 import random
 import subprocess
 import sys
+from typing import Callable, NamedTuple
 
 import table
 
+ROOT = pathlib.Path(__file__).resolve().parent.parent
 BYTES = 100e6
 LEAST = 0.6
 RANDOM = 200
+LINE = 64  # elements: rows of a multiple of these begin with a cache line
 DTYPE_BYTES = {"f32": 4, "bf16": 2, "f16": 2}
-
-
-def rows_for(cols, dtype, tensors):
-    return max(1, round(BYTES / (cols * DTYPE_BYTES[dtype] * tensors)))
-
-
-# Each operator: its dtypes, the row lengths it knows and the shape with rows of that length.
-def layer_norm(cols, dtype):
-    return f"{rows_for(cols, dtype, 2)}x{cols}"
-
-
-def layer_norm_backward(cols, dtype):
-    return f"{rows_for(cols, dtype, 3)}x{cols}"
-
-
-def embedding(cols, dtype):
-    rows = rows_for(cols, dtype, 2)
-    return f"{rows}x{rows}x{cols}"
-
-
-def softmax(cols, dtype, tensors):
-    if tensors == 2 and cols == 1:
-        return None  # forward: 1 whatever x is; no neighbour of anything
-    return f"1x4x{max(1, rows_for(cols, dtype, tensors) // 4)}x{cols}"
-
-
-def grouped_bias_add_grad(cols, dtype):
-    return f"{rows_for(cols, dtype, 1)}x{cols}-g32"
-
-
-def nsa(width, dtype, tensors):
-    return f"{rows_for(4 * width, dtype, tensors)}x4x{width}-l32-d16"
-
-
 ALL, HALVES = ("f32", "bf16", "f16"), ("bf16", "f16")
-OPERATORS = {
-    "layer_norm_backward": (ALL, 16384, 1, layer_norm_backward),
-    "embedding_dense_backward": (ALL, 8192, 1, embedding),
-    "scaled_masked_softmax_backward": (ALL, 4096, 1, lambda n, dtype: softmax(n, dtype, 3)),
-    "grouped_bias_add_grad": (ALL, 16384, 1, grouped_bias_add_grad),
-    "nsa_compress_grad": (HALVES, 256, 16, lambda n, dtype: nsa(n, dtype, 3)),
-    "layer_norm": (ALL, 16384, 1, layer_norm),
-    "embedding": (ALL, 8192, 1, embedding),
-    "scaled_masked_softmax": (ALL, 4096, 1, lambda n, dtype: softmax(n, dtype, 2)),
-    "nsa_compress": (HALVES, 256, 16, lambda n, dtype: nsa(n, dtype, 2)),
-}
 
 
-def families(operators):
-    """Lists of (length, problem) in which neighbours in the list are neighbours in length."""
+def product(of):
+    return math.prod(of.values())
+
+
+class Family(NamedTuple):
+    """Shapes of an operator in which one dimension varies."""
+    operator: str
+    dtypes: tuple
+    text: str         # the shape with the names of its dimensions
+    varied: str
+    free: str         # the dimension that takes up the bytes that are left
+    middles: tuple    # of the groups of three neighbours
+    most: int         # the varied dimension's
+    step: int = 1
+    least: int = 1
+    others: dict = {}  # name: (usual size, the least and most that are drawn, step)
+    elements: Callable = product  # that are read or written, but for those that hardly count
+
+    def group(self, middle, others, dtype):
+        """(size, problem) of three neighbours. A free row length stays the same among them."""
+        sizes = [size for size in (middle - self.step, middle, middle + self.step)
+                 if max(self.step, self.least) <= size <= self.most]
+        for size in sizes:
+            filled = middle if self.free == "cols" else size
+            free = self.free_size({**others, self.varied: filled}, dtype)
+            dims = {**others, self.varied: size, self.free: free}
+            yield size, f"{self.operator}/{dtype}/{self.text.format(**dims)}"
+
+    def free_size(self, dims, dtype):
+        """elements() is a constant and so much for each of the free dimension."""
+        constant = self.elements({**dims, self.free: 0})
+        each = self.elements({**dims, self.free: 1}) - constant
+        size = max(1, round((BYTES / DTYPE_BYTES[dtype] - constant) / each))
+        return size // LINE * LINE if self.free == "cols" and size > LINE else size
+
+
+def times(tensors):
+    return lambda dims: tensors * product(dims)
+
+
+def looked_up(dims):
+    """The table and the rows that are taken of it, or the gradients of both."""
+    return (dims["count"] + dims["table"]) * dims["cols"]
+
+
+def windowed(tensors):
+    return lambda dims: tensors * dims["tokens"] * dims["heads"] * dims["width"]
+
+
+def powers(most, least=1):
+    return tuple(2 ** k for k in range(15) if least <= 2 ** k <= most)
+
+
+def families_of_norm(operator, tensors):
+    args = (operator, ALL, "{rows}x{cols}")
+    return [Family(*args, "cols", "rows", powers(16384, 2), 16384, elements=times(tensors)),
+            Family(*args, "rows", "cols", (2, 64, 1024, 4096), 65536, elements=times(tensors))]
+
+
+def families_of_lookups(operator):
+    args = (operator, ALL)
+    text = "{count}x{table}x{cols}"
+    narrow = {"cols": (256, 16, 256, 1)}
+    rows = {"table": (1000, 2, 65536, 1)}
+    return [Family(*args, "{count}x{count}x{cols}", "cols", "count", powers(8192, 2), 8192,
+                   elements=times(2)),
+            Family(*args, text, "table", "count", (2, 4096, 65536), 65537, others=narrow,
+                   elements=looked_up),
+            Family(*args, text, "count", "cols", (64, 4096, 65536), 100000, others=rows,
+                   elements=looked_up)]
+
+
+def families_of_softmax(operator, tensors, least):
+    args = (operator, ALL)
+    cols = {"s2": (256, 2, 2048, 1)}
+    both = {"s1": (64, 1, 512, 1), **cols}
+    four = {"heads": (4, 1, 16, 1)}
+    return [Family(*args, "1x{heads}x{s1}x{s2}", "s2", "s1", powers(4096, 2), 4096, least=least,
+                   others=four, elements=times(tensors)),
+            Family(*args, "1x{heads}x{s1}x{s2}", "s1", "heads", (1, 16, 256), 4096, others=cols,
+                   elements=times(tensors)),
+            Family(*args, "{batch}x{heads}x{s1}x{s2}", "heads", "batch", (1, 32), 1024,
+                   others=both, elements=times(tensors))]
+
+
+def families_of_groups(operator):
+    args = (operator, ALL)
+    groups = {"groups": (32, 1, 2048, 1)}
+    return [Family(*args, "{rows}x{cols}-g{groups}", "cols", "rows", powers(16384, 2), 16384,
+                   others=groups, elements=lambda dims: dims["rows"] * dims["cols"]),
+            Family(*args, "{rows}x{cols}-g{groups}", "groups", "rows", (1, 64, 2048), 2048,
+                   others={"cols": (256, 1, 4096, 1)},
+                   elements=lambda dims: dims["rows"] * dims["cols"]),
+            Family(*args, "{groups}x{rows}x{cols}", "rows", "groups", (2, 16, 256), 4096,
+                   others={"cols": (64, 1, 1024, 1)})]
+
+
+def families_of_windows(operator, tensors):
+    args = (operator, HALVES, "{tokens}x{heads}x{width}-l{l}-d{d}-s{s}")
+    usual = {"heads": (4, 1, 32, 1), "width": (128, 16, 256, 16), "l": (32, 48, 128, 16),
+             "d": (16, 16, 32, 16), "s": (1, 1, 8, 1)}
+    # Of many sequences each still has windows.
+    narrow = {"heads": (4, 1, 4, 1), "width": (128, 16, 128, 16), "l": (32, 48, 112, 16)}
+
+    def family(varied, middles, most, step, least=1, **other):
+        others = {key: value for key, value in {**usual, **other}.items() if key != varied}
+        return Family(*args, varied, "tokens", middles, most, step, least,
+                      others, windowed(tensors))
+    return [family("width", powers(256, 32), 256, 16), family("heads", (1, 16), 128, 1),
+            family("l", (32, 64, 112), 128, 16, 32, d=(16, 16, 16, 16)),
+            family("d", (32, 64, 96), 112, 16, l=(128, 128, 128, 16)),
+            family("s", (16, 200), 256, 1, **narrow)]
+
+
+FAMILIES = [*families_of_norm("layer_norm_backward", 3), *families_of_norm("layer_norm", 2),
+            *families_of_lookups("embedding_dense_backward"), *families_of_lookups("embedding"),
+            # forward rows of one element are 1 whatever x is: no neighbour of anything
+            *families_of_softmax("scaled_masked_softmax_backward", 3, 1),
+            *families_of_softmax("scaled_masked_softmax", 2, 2),
+            *families_of_groups("grouped_bias_add_grad"),
+            *families_of_windows("nsa_compress_grad", 3), *families_of_windows("nsa_compress", 2)]
+
+
+def drawn(draw, least, most, step):
+    """A size, as often between 16 and 32 as between 1024 and 2048."""
+    return step * round(2 ** draw.uniform(math.log2(least / step), math.log2(most / step)))
+
+
+def groups_of(operators):
+    """Lists of (size, problem) in which neighbours in the list are neighbours in size."""
+    lines = [(family, dtype) for family in FAMILIES for dtype in family.dtypes
+             if not operators or family.operator in operators]
+    for family, dtype in lines:
+        usual = {name: values[0] for name, values in family.others.items()}
+        for middle in family.middles:
+            yield list(family.group(middle, usual, dtype))
     draw = random.Random(1)
-    lines = [(op, dtype) for op, (dtypes, *_) in OPERATORS.items() for dtype in dtypes]
-    for number in range(RANDOM + len(lines)):
-        op, dtype = lines[number % len(lines)]
-        _, most, step, shape = OPERATORS[op]
-        if number < len(lines):
-            powers = [2 ** k for k in range(15) if step < 2 ** k <= most]
-            groups = [[n - step, n, n + step] for n in powers]
-        else:
-            middle = step * round(2 ** draw.uniform(1, math.log2(most / step)))
-            groups = [[middle - step, middle, middle + step]]
-        for group in groups:
-            lengths = [n for n in group if step <= n <= most]
-            if not operators or op in operators:
-                yield [(n, f"{op}/{dtype}/{shape(n, dtype)}") for n in lengths if shape(n, dtype)]
+    every = [(family, dtype) for family in FAMILIES for dtype in family.dtypes]
+    draw.shuffle(every)
+    for number in range(RANDOM):
+        family, dtype = every[number % len(every)]
+        middle = drawn(draw, max(family.least, family.step), family.most, family.step)
+        others = {name: drawn(draw, *values[1:]) for name, values in family.others.items()}
+        if (family, dtype) in lines:
+            yield list(family.group(middle, others, dtype))
 
 
 def measure(program, problems, folder):
-    """The machine, and (GB/s, share of the roof) of each problem."""
+    """What is known of the run, and (GB/s, share of the roof) of each problem."""
     measured = folder / "sweep.measured.csv"
     subprocess.run([program, "--rounds", "5", "--csv", measured, *problems], check=True)
     machine, rows = table.read(measured)
     measured.unlink()
-    return machine, {row["problem"]: (row["gb_per_s"], row["share_of_roof"]) for row in rows}
+    run = f"{machine}; {rows[0]['threads']:.0f} threads; {rows[0]['target']}"
+    return run, {row["problem"]: (row["gb_per_s"], row["share_of_roof"]) for row in rows}
 
 
 def of_best_neighbour(group, speed):
@@ -108,26 +197,41 @@ def suspects(groups, speed):
             if any(part < LEAST for _, part in of_best_neighbour(group, speed))]
 
 
+def commit():
+    """The tree that is measured."""
+    named = subprocess.run(["git", "-C", ROOT, "describe", "--always", "--dirty", "--abbrev=10",
+                            "--exclude=*"], check=False, text=True, stdout=subprocess.PIPE)
+    return named.stdout.strip() or "no commit"
+
+
+def write(out, run, groups, speed):
+    with open(out, "w", newline="", encoding="utf-8") as file:
+        file.write(f"# {run}; {datetime.date.today().isoformat()}; {commit()}\n")
+        lines = csv.writer(file, lineterminator="\n")
+        lines.writerow(["problem", "size", "gb_per_s", "share_of_roof", "of_best_neighbour"])
+        for group in groups:
+            for (size, name), (_, part) in zip(group, of_best_neighbour(group, speed)):
+                rate, share = speed[name]
+                lines.writerow([name, size, f"{rate:.2f}", f"{share:.3f}", f"{part:.2f}"])
+
+
 def main():
     if len(sys.argv) < 3:
         sys.exit(__doc__.split("\n", maxsplit=1)[0])
     program, out, operators = sys.argv[1], pathlib.Path(sys.argv[2]), sys.argv[3:]
-    groups = list(families(operators))
+    known = {family.operator for family in FAMILIES}
+    if not known.issuperset(operators):
+        sys.exit(f"sweep.py: {', '.join(sorted(set(operators) - known))}: no such operator; expected "
+                 f"some of {', '.join(sorted(known))}")
+    groups = list(groups_of(operators))
     problems = list(dict.fromkeys(name for group in groups for _, name in group))
-    machine, speed = measure(program, problems, out.parent)
+    run, speed = measure(program, problems, out.parent)
     for _ in range(2):
         again = list(dict.fromkeys(name for group in suspects(groups, speed) for _, name in group))
         if again:
             found = measure(program, again, out.parent)[1]
             speed.update({name: max(found[name], speed[name]) for name in again})
-    with open(out, "w", newline="", encoding="utf-8") as file:
-        file.write(f"# {machine}\n")
-        lines = csv.writer(file, lineterminator="\n")
-        lines.writerow(["problem", "length", "gb_per_s", "share_of_roof", "of_best_neighbour"])
-        for group in groups:
-            for (length, name), (_, part) in zip(group, of_best_neighbour(group, speed)):
-                rate, share = speed[name]
-                lines.writerow([name, length, f"{rate:.2f}", f"{share:.3f}", f"{part:.2f}"])
+    write(out, run, groups, speed)
     cliffs = [f"{name}: {part:.0%} of its neighbour" for group in suspects(groups, speed)
               for name, part in of_best_neighbour(group, speed) if part < LEAST]
     if cliffs:

@@ -5,10 +5,12 @@
 #ifndef ACLGRAD_BENCH_WINDOWS_H_
 #define ACLGRAD_BENCH_WINDOWS_H_
 
+#include <charconv>
 #include <cstdint>
 #include <optional>
 #include <stdexcept>
 #include <string>
+#include <system_error>
 
 #include "bench/bench.h"
 
@@ -23,11 +25,20 @@ struct WindowShape {
 // Throws std::invalid_argument when it is no such shape.
 inline WindowShape parse_windows(const std::string& name) {
   std::string shape = name;
+  const auto expect = [&](bool good) {
+    if (good) return;
+    throw std::invalid_argument("shape '" + name +
+                                "': expected TxNxD-l<window>-d<step>, then maybe "
+                                "-s<sequences>, then maybe -uneven");
+  };
   // Takes "-<key><number>" off the end; nothing when it does not end that way.
   const auto take_suffix = [&](const std::string& key) -> std::optional<int64_t> {
-    const size_t at = shape.rfind("-" + key);
-    if (at == std::string::npos) return std::nullopt;
-    const int64_t value = parse_dims(shape.substr(at + 1 + key.size()), 1)[0];
+    const size_t at = shape.rfind('-');
+    if (at == std::string::npos || shape.compare(at + 1, key.size(), key) != 0) return std::nullopt;
+    int64_t value = 0;
+    const char* const end = shape.data() + shape.size();
+    const auto [next, error] = std::from_chars(shape.data() + at + 1 + key.size(), end, value);
+    expect(error == std::errc() && next == end && value > 0);
     shape.erase(at);
     return value;
   };
@@ -37,10 +48,7 @@ inline WindowShape parse_windows(const std::string& name) {
   const int64_t sequences = take_suffix("s").value_or(1);
   const std::optional<int64_t> step = take_suffix("d");
   const std::optional<int64_t> window = take_suffix("l");
-  if (!step || !window || *step < 1 || sequences < 1) {
-    throw std::invalid_argument(name +
-                                ": expected TxNxD-l<window>-d<step>, then maybe -s<sequences>");
-  }
+  expect(step.has_value() && window.has_value());
   WindowShape out{parse_dims(shape, 3), *window, *step, {}};
   for (int64_t i = 1; i <= sequences; ++i) {
     // By turns of four: where it was, a quarter of a length early, there, a quarter late.

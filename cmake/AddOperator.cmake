@@ -8,6 +8,16 @@
 set(ACLGRAD_OPERATOR_ROLES
   README.md problem.h problem.cpp api.cpp tree.h cpu.cpp reference.h cases.h test.cpp bench.cpp)
 
+# A part of the operator's tests once more: threads and blocks of kernels in the other order, so that
+# a barrier that is missing shows, and three blocks to a grid, so that each takes several turns.
+function(add_emulated_order_test name)
+  if(ACLGRAD_CUDA STREQUAL "EMULATED")
+    register_test(${name}_order_test ${CMAKE_COMMAND} -E env
+      ACLGRAD_EMULATED_ORDER=backward ACLGRAD_EMULATED_BLOCKS=3 $<TARGET_FILE:${name}_test>
+      --gtest_filter=*Example*:*EveryStridedView*:*InPlace*:*BothVersions*:*DataErrors*:*Blocks*)
+  endif()
+endfunction()
+
 function(add_operator name)
   set(folder ${CMAKE_CURRENT_SOURCE_DIR}/${name})
   foreach(role IN LISTS ACLGRAD_OPERATOR_ROLES)
@@ -45,6 +55,7 @@ function(add_operator name)
     add_aclgrad_test(${name}_test ${tests})
     if(kernels)
       set_tests_properties(${name}_test PROPERTIES LABELS cuda)
+      add_emulated_order_test(${name})
     endif()
     set_property(GLOBAL APPEND PROPERTY ACLGRAD_BENCH_SOURCES ${folder}/bench.cpp)
   endif()

@@ -2,6 +2,7 @@
 # add_aclgrad_test(name sources...): a GoogleTest program against the three libraries, run by ctest.
 # register_test(name command...): any other test. register_oracle_test(name command...): one that
 # needs PyTorch; it finds the python in the environment variable ACLGRAD_ORACLE_PYTHON.
+# keep_on_cpu(tests...): they run on the CPU's device, whatever ACLGRAD_DEVICE says outside.
 # list_operators(...): a table of what every operator brings for a test of all of them.
 # Programs see include/, src/ (reference.h, cases.h, white-box neighbours) and tests/ ("support/...").
 
@@ -35,6 +36,11 @@ set(ACLGRAD_TEST_ENVIRONMENT
 function(register_test name)
   add_test(NAME ${name} COMMAND ${ARGN})
   set_tests_properties(${name} PROPERTIES TIMEOUT 900 ENVIRONMENT "${ACLGRAD_TEST_ENVIRONMENT}")
+endfunction()
+
+# Of what a GPU does otherwise by design, or cannot do: `make test` passes on one, too.
+function(keep_on_cpu)
+  set_property(TEST ${ARGN} APPEND PROPERTY ENVIRONMENT ACLGRAD_DEVICE=cpu)
 endfunction()
 
 # What stands in for an oracle that cannot run: it fails. (&& and not a semicolon, at which CMake

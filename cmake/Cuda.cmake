@@ -14,24 +14,59 @@ endif()
 # Code for each of these, and PTX of the last one for what comes later.
 set(ACLGRAD_CUDA_ARCHITECTURES 80-real 90-real 100 CACHE STRING "As in CMAKE_CUDA_ARCHITECTURES")
 
+# The first nvcc that knows C++20 and sm_100.
+set(ACLGRAD_LEAST_NVCC 12.8)
+
+# Sets CMAKE_CUDA_COMPILER; where it is of no use, `reason` to why, in words.
+function(find_usable_nvcc reason)
+  include(CheckLanguage)
+  check_language(CUDA)
+  if(NOT CMAKE_CUDA_COMPILER)
+    set(${reason} "there is no nvcc that works" PARENT_SCOPE)
+    return()
+  endif()
+  # Asked before the language is enabled: CMake ends where a compiler does not know an architecture.
+  execute_process(COMMAND ${CMAKE_CUDA_COMPILER} --version
+    OUTPUT_VARIABLE answer ERROR_QUIET RESULT_VARIABLE status)
+  if(NOT status EQUAL 0 OR NOT answer MATCHES "release ([0-9]+[.][0-9]+)")
+    set(${reason} "${CMAKE_CUDA_COMPILER} does not say its version as nvcc does" PARENT_SCOPE)
+    return()
+  endif()
+  set(version ${CMAKE_MATCH_1})
+  if(version VERSION_LESS ACLGRAD_LEAST_NVCC)
+    set(${reason} "nvcc ${version} (${CMAKE_CUDA_COMPILER}) is older than ${ACLGRAD_LEAST_NVCC}"
+      PARENT_SCOPE)
+  endif()
+endfunction()
+
 set(ACLGRAD_HAS_CUDA false)
 if(ACLGRAD_CUDA STREQUAL "EMULATED")
   set(ACLGRAD_HAS_CUDA true)
-elseif(ACLGRAD_CUDA STREQUAL "ON" OR
-    (ACLGRAD_CUDA STREQUAL "AUTO" AND ACLGRAD_SANITIZE STREQUAL "none" AND NOT CMAKE_CROSSCOMPILING))
-  include(CheckLanguage)
-  check_language(CUDA)
-  if(CMAKE_CUDA_COMPILER)
+elseif(NOT ACLGRAD_CUDA STREQUAL "OFF")
+  set(no_cuda "")
+  if(ACLGRAD_CUDA STREQUAL "AUTO" AND NOT ACLGRAD_SANITIZE STREQUAL "none")
+    set(no_cuda "this is a build with a sanitizer")
+  elseif(ACLGRAD_CUDA STREQUAL "AUTO" AND CMAKE_CROSSCOMPILING)
+    set(no_cuda "this is a cross build")
+  else()
+    find_usable_nvcc(no_cuda)
+  endif()
+  if(NOT no_cuda)
     set(CMAKE_CUDA_ARCHITECTURES ${ACLGRAD_CUDA_ARCHITECTURES})
     enable_language(CUDA)
-    find_package(CUDAToolkit REQUIRED)
+    find_package(CUDAToolkit)
+    if(NOT TARGET CUDA::cudart_static)
+      set(no_cuda "the CUDA runtime (cudart_static) is not there")
+    endif()
+  endif()
+  if(NOT no_cuda)
     set(ACLGRAD_HAS_CUDA true)
     message(STATUS "CUDA ${CMAKE_CUDA_COMPILER_VERSION}: kernels for ${ACLGRAD_CUDA_ARCHITECTURES}")
   elseif(ACLGRAD_CUDA STREQUAL "ON")
-    message(FATAL_ERROR "ACLGRAD_CUDA is ON, and there is no nvcc; its packages are cuda-nvcc and "
-      "cuda-cudart-dev of NVIDIA's repository, or nvidia-cuda-toolkit of Debian's")
+    message(FATAL_ERROR "ACLGRAD_CUDA is ON, and ${no_cuda}; expected nvcc ${ACLGRAD_LEAST_NVCC} or "
+      "newer, packages cuda-nvcc and cuda-cudart-dev of NVIDIA's repository")
   else()
-    message(STATUS "No nvcc: the libraries will have no CUDA (ACLGRAD_CUDA=OFF does not look for it)")
+    message(STATUS "No CUDA in the libraries: ${no_cuda} (ACLGRAD_CUDA=OFF does not look for it)")
   endif()
 endif()
 configure_file(${PROJECT_SOURCE_DIR}/src/base/config.h.in
@@ -51,6 +86,10 @@ function(use_cuda_runtime library)
     target_link_options(${library} PRIVATE LINKER:--exclude-libs,ALL)
   endif()
 endfunction()
+
+# CUDA counts threads in int, its pragmas are nvcc's, and a GPU refuses accesses that are not aligned
+# (tests/cuda/emulated/fibers.cpp has what is called then).
+set(ACLGRAD_EMULATED_OPTIONS -Wno-unknown-pragmas -Wno-sign-conversion -fsanitize=alignment)
 
 function(add_cuda_kernels library)
   if(NOT ACLGRAD_HAS_CUDA)
@@ -77,9 +116,8 @@ function(add_cuda_kernels library)
   endif()
   target_sources(${kernels} PRIVATE ${ARGN})
   if(ACLGRAD_CUDA STREQUAL "EMULATED")
-    # CUDA counts threads in int, and its pragmas are nvcc's.
     set_source_files_properties(${ARGN} PROPERTIES LANGUAGE CXX
-      COMPILE_OPTIONS "-Wno-unknown-pragmas;-Wno-sign-conversion")
+      COMPILE_OPTIONS "${ACLGRAD_EMULATED_OPTIONS}")
   else()
     # CMake 3.25 knows of no C++20 in CUDA.
     set_source_files_properties(${ARGN} PROPERTIES COMPILE_OPTIONS -std=c++20)

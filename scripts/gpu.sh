@@ -14,7 +14,7 @@
 #   --folder F  where it is built, and where what was found is kept (build/gpu)
 #   --arch A    code for this architecture alone (90): a third of nvcc's time
 #   --seconds N ends before that, with status 124 where something is left. The same command again goes on:
-#               what has passed is not done again until F/done is removed
+#               what has passed is not done again until F/done is removed, or `build` makes something else
 #   --only W    programs whose names contain W; problems that begin so
 set -euo pipefail
 script=$(readlink -f "${BASH_SOURCE[0]}")
@@ -67,13 +67,21 @@ build() {
   rm -f "$folder/done/configure" "$folder/done/build"
   step configure cmake -S . -B "$folder" -G Ninja "${options[@]}"
   step build cmake --build "$folder"
+  # What passed with other libraries or tests has not passed with these.
+  local bytes
+  bytes=$(find "$folder"/{lib64,src,tests,bench} -type f \( -name '*.so' -o -executable \) -not -path '*/CMakeFiles/*' \
+    -exec sha256sum {} + | sort | sha256sum)
+  [[ -e $folder/bytes && $(<"$folder/bytes") == "$bytes" ]] && return
+  find "$folder/done" -type f -not -name configure -not -name build -delete
+  echo "$bytes" >"$folder/bytes"
 }
 
 # The tests that a GPU can change (label "cuda"), by their programs.
 programs() {
   local program
   for program in "$folder"/src/ops/*_test "$folder"/tests/runtime/runtime_*_test \
-    "$folder"/tests/protocol/protocol_{phases,memory}_test "$folder"/tests/cuda/cuda_device_test; do
+    "$folder"/tests/protocol/protocol_{phases,memory}_test "$folder"/tests/cuda/cuda_device_test \
+    "$folder"/tests/tensor/tensor_{phases,executor,addresses,misuse}_test; do
     [[ -x $program && $(basename "$program") == *"$only"* ]] && echo "$program"
   done
   return 0
@@ -85,7 +93,8 @@ bundle() {
   rm -rf "$bundle"
   mkdir -p "$bundle/lib64"
   (cd "$folder" && cp --parents src/ops/*_test tests/runtime/runtime_* tests/protocol/protocol_{phases,memory}_test \
-    tests/cuda/cuda_{device_test,same_bits} bench/aclgrad_bench "$bundle")
+    tests/tensor/tensor_{phases,executor,addresses,misuse}_test tests/cuda/cuda_{device_test,same_bits} \
+    tests/fuzz/fuzz_test bench/aclgrad_bench "$bundle")
   find "$bundle" -name '*.cmake' -delete
   cp -P "$folder"/lib64/*.so* "$bundle/lib64"
   for file in $(ldd "$folder/bench/aclgrad_bench" "$folder/src/ops/embedding_test" |
@@ -112,6 +121,7 @@ suite() {
   for program in $(programs); do
     step "suite.$(basename "$program")" "$program" --gtest_brief=1
   done
+  step suite.fuzz python3 tests/fuzz/devices_test.py "$folder/tests/fuzz/fuzz_test" 6000
   step suite.same_bits python3 tests/cuda/same_bits_test.py "$folder/tests/cuda/cuda_same_bits"
 }
 

@@ -21,7 +21,7 @@ install_onednn() {
 build_onednn_rival() {
   local program=build/onednn_rival
   [[ $program -nt bench/rivals/onednn.cpp ]] && return
-  c++ -std=c++17 -O2 bench/rivals/onednn.cpp -I"$onednn/include" -L"$onednn/lib" -ldnnl \
+  c++ -std=c++20 -O2 bench/rivals/onednn.cpp -I"$onednn/include" -L"$onednn/lib" -ldnnl \
     -Wl,-rpath-link,"$onednn/lib" -o "$program"
 }
 

@@ -2,16 +2,20 @@
 // oneDNN on the CPU as a rival of the bench (orders: bench/rival.h): LayerNorm and softmax, both
 // ways, each primitive made once. oneDNN's softmax knows neither mask nor scale, so a second
 // primitive multiplies the gradient by a tensor that holds the scale or 0, in place; before the
-// forward one, a tensor of 0 or -10000 is added to the scaled x. Built by
-// scripts/onednn.sh.
+// forward one, a tensor of 0 or -10000 is added to the scaled x. It takes the threads of the CPUs
+// that the process may run on when its engine is made. Built by scripts/rivals.sh.
+#include <sched.h>
 #include <dnnl.hpp>
 
+#include <bit>
 #include <chrono>
+#include <cstdint>
 #include <iostream>
 #include <memory>
 #include <sstream>
 #include <stdexcept>
 #include <string>
+#include <type_traits>
 #include <unordered_map>
 #include <vector>
 
@@ -39,7 +43,14 @@ memory::desc dense(const Dims& dims, memory::data_type dtype) {
   return {dims, dtype, strides};
 }
 
-// Numbers between 0.25 and 0.75: bytes that are such numbers in both dtypes.
+// The upper half of an FP32: near enough for a race.
+struct BFloat16 {
+  explicit BFloat16(float number)
+      : bits(static_cast<uint16_t>(std::bit_cast<uint32_t>(number) >> 16)) {}
+  uint16_t bits;
+};
+
+// Numbers between 0.25 and 2: bytes that are such numbers in all three dtypes.
 memory filled(const memory::desc& desc) {
   memory out(desc, cpu());
   void* mapped = out.map_data();
@@ -50,6 +61,30 @@ memory filled(const memory::desc& desc) {
   } else {
     auto* at = static_cast<uint16_t*>(mapped);
     for (size_t i = 0; i < bytes / 2; ++i) at[i] = static_cast<uint16_t>(0x3E80 + i % 97);
+  }
+  out.unmap_data(mapped);
+  return out;
+}
+
+// `masked` for every third element, as aclgrad's bench masks them, `other` for the rest.
+memory masking(const memory::desc& desc, float masked, float other) {
+  memory out(desc, cpu());
+  void* mapped = out.map_data();
+  const auto fill = [&](auto* at) {
+    const size_t count = desc.get_size() / sizeof *at;
+    for (size_t i = 0; i < count; ++i) {
+      at[i] = static_cast<std::remove_pointer_t<decltype(at)>>(i % 3 == 0 ? masked : other);
+    }
+  };
+  switch (desc.get_data_type()) {
+    case memory::data_type::f32:
+      fill(static_cast<float*>(mapped));
+      break;
+    case memory::data_type::f16:
+      fill(static_cast<_Float16*>(mapped));
+      break;
+    default:
+      fill(static_cast<BFloat16*>(mapped));
   }
   out.unmap_data(mapped);
   return out;
@@ -97,7 +132,9 @@ Step binary(dnnl::algorithm algorithm, const memory& in_place, const memory& oth
 
 Steps softmax(const Dims& dims, memory::data_type dtype, bool backward) {
   const auto data = dense(dims, dtype);
-  const memory mask = filled(dense({dims[0], 1, dims[2], dims[3]}, dtype));
+  constexpr float kScale = 0.125f;
+  const memory mask = masking(dense({dims[0], 1, dims[2], dims[3]}, dtype),
+                              backward ? 0.0f : -10000.0f, backward ? kScale : 0.0f);
   const auto kind = dnnl::algorithm::softmax_accurate;
   const dnnl::softmax_forward::primitive_desc forward(cpu(), dnnl::prop_kind::forward_training,
                                                       kind, data, data, 3);
@@ -131,8 +168,9 @@ Steps make(const std::string& name) {
   const size_t second = name.find('/', first + 1);
   const std::string op = name.substr(0, first);
   const std::string dtype_name = name.substr(first + 1, second - first - 1);
-  if (dtype_name == "f16") throw std::runtime_error("no f16 on this processor");
-  const auto dtype = dtype_name == "f32" ? memory::data_type::f32 : memory::data_type::bf16;
+  const auto dtype = dtype_name == "f32"   ? memory::data_type::f32
+                     : dtype_name == "f16" ? memory::data_type::f16
+                                           : memory::data_type::bf16;
   const std::string shape = name.substr(second + 1);
   if (op == "layer_norm") return layer_norm(sizes(shape), dtype, false);
   if (op == "layer_norm_backward") return layer_norm(sizes(shape), dtype, true);
@@ -159,6 +197,18 @@ class Copies {
   size_t next_ = 0;
 };
 
+// The process may run on `count` of its CPUs from now on, or on all where it has not so many.
+void keep_cpus(int count) {
+  cpu_set_t set;
+  if (sched_getaffinity(0, sizeof set, &set) != 0) return;
+  for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
+    if (!CPU_ISSET(cpu, &set)) continue;
+    if (count == 0) CPU_CLR(cpu, &set);
+    count -= count > 0;
+  }
+  static_cast<void>(sched_setaffinity(0, sizeof set, &set));
+}
+
 }  // namespace
 
 int main() {
@@ -168,8 +218,9 @@ int main() {
     std::string order, name;
     int count = 0;
     words >> order;
-    if (order == "threads") {
-      std::cout << "ok" << std::endl;  // by the CPUs that the process may run on
+    if (order == "threads" && words >> count) {
+      keep_cpus(count);
+      std::cout << "ok" << std::endl;
     } else if (order == "make" && words >> name >> count) {
       problem.reset();
       try {

@@ -4,7 +4,7 @@
 
 PyTorch is called at its best. Where there are several ways to write an operator all are tried and the
 fastest runs; its heap is warm (memory never goes back to the system: with glibc's defaults every large
-result pays page faults, 2 to 4 times the time). With --compiled the ways are plain formulas that
+result pays page faults, 2 to 4 times the time) and lies in huge pages, as aclgrad's does. With --compiled the ways are plain formulas that
 torch.compile turns into kernels. Results of a problem's ways must agree. With --cuda all of it happens on
 the first GPU and is timed by its events, from the first call's beginning to the last one's end.
 """
@@ -14,7 +14,8 @@ import os
 import sys
 import time
 
-WARM_HEAP = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": "100000000000"}
+WARM_HEAP = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": "100000000000",
+             "THP_MEM_ALLOC_ENABLE": "1"}
 if any(os.environ.get(name) != value for name, value in WARM_HEAP.items()):
     os.execve(sys.executable, [sys.executable, *sys.argv], {**os.environ, **WARM_HEAP})
 
@@ -104,7 +105,8 @@ def embedding(dtype, text):
     w, indices = normal((rows, cols), dtype), indices_of(count, rows, options)
     out = torch.empty(count, cols, dtype=dtype, device=DEVICE)
     return ({"embedding": lambda: [torch.embedding(w, indices)],
-             "index_select, out given": lambda: [torch.index_select(w, 0, indices, out=out)]}, {})
+             "index_select, out given": lambda: [torch.index_select(w, 0, indices, out=out)]},
+            {"rows by index": (lambda w, indices: [w[indices]], (w, indices))})
 
 
 def embedding_dense_backward(dtype, text):
@@ -116,7 +118,11 @@ def embedding_dense_backward(dtype, text):
     if not by_freq:
         ways["index_add_"] = lambda: [
             torch.zeros(rows, cols, dtype=dtype, device=DEVICE).index_add_(0, indices, dy)]
-    return ways, {}
+
+    def formula(dy, indices):
+        return [aten.embedding_dense_backward(dy, indices, rows, -1, by_freq)]
+
+    return ways, {"embedding_dense_backward": (formula, (dy, indices))}
 
 
 def causal_mask(batch, rows, cols):
@@ -168,7 +174,10 @@ def grouped_bias_add_grad(dtype, text):
     dims, options = parts(text)
     if "g" not in options:
         dy = normal(dims, dtype)
-        return {"sum": lambda: [torch.sum(dy, 1)]}, {"sum": (lambda dy: [torch.sum(dy, 1)], (dy,))}
+        ones = torch.ones(dims[0], 1, dims[1], dtype=dtype, device=DEVICE)
+        return ({"sum": lambda: [torch.sum(dy, 1)],
+                 "ones @ dy": lambda: [torch.bmm(ones, dy)[:, 0]]},
+                {"sum": (lambda dy: [torch.sum(dy, 1)], (dy,))})
     (rows, width), groups = dims, options["g"]
     dy = normal((rows, width), dtype)
     ends = [rows * (j + 1) // groups for j in range(groups)]
@@ -182,11 +191,30 @@ def grouped_bias_add_grad(dtype, text):
             torch.sum(dy[begin:end], 0, out=out[j])
         return [out]
 
+    ones = torch.ones(1, rows, dtype=dtype, device=DEVICE)
+
+    def products():
+        out = torch.empty(groups, width, dtype=dtype, device=DEVICE)
+        for j, (begin, end) in enumerate(zip(begins, ends)):
+            torch.mm(ones[:, begin:end], dy[begin:end], out=out[j:j + 1])
+        return [out]
+
     def formula(dy):
         return [torch.stack([dy[begin:end].sum(0) for begin, end in zip(begins, ends)])]
 
-    return {"a sum for each group": sums}, (
-        {"a sum for each group": (formula, (dy,))} if groups <= MOST_UNROLLED else {})
+    every_row = torch.arange(rows, dtype=torch.int32, device=DEVICE)
+    offsets = torch.tensor([0, *ends], dtype=torch.int32, device=DEVICE)
+    ways = {"a sum for each group": sums, "ones @ dy for each group": products,
+            "embedding_bag of all rows": lambda: [
+                aten.embedding_bag(dy, every_row, offsets, False, 0, False, None, True)[0]]}
+    formulas = {"a sum for each group": (formula, (dy,))} if groups <= MOST_UNROLLED else {}
+    if rows % groups == 0 and "giant" not in options:
+        def equal_groups(dy):
+            return [dy.view(groups, -1, width).sum(1)]
+
+        ways["one sum over equal groups"] = lambda: equal_groups(dy)
+        formulas["one sum over equal groups"] = (equal_groups, (dy,))
+    return ways, formulas
 
 
 def nsa_sizes(text):

@@ -91,7 +91,7 @@ Status reset_device(int32_t device) {
                   "%s: deviceId %d is not set, expected as many resets as aclrtSetDevice calls",
                   kName, device);
     case contexts::Release::kStillSet:
-      return kOk;
+      return backend().check(kName, device);  // only the last one mends a device that has failed
     case contexts::Release::kLast:
       break;
   }
@@ -108,27 +108,14 @@ Status reset_device(int32_t device) {
   return failed;
 }
 
-// Makes what belongs to a device, or tells that the device has failed, before or meanwhile.
-template <class Make>
-Status make_on(const char* function, int32_t device, Make&& make) {
-  if (const Status status = backend().check(function, device)) return status;
-  try {
-    make();
-  } catch (const std::bad_alloc&) {
-    if (const Status status = backend().check(function, device)) return status;
-    throw;
-  }
-  return kOk;
-}
-
 Status create_context(aclrtContext* context, int32_t device) {
   constexpr const char* kName = "aclrtCreateContext";
   if (context == nullptr) return null_parameter(kName, "context");
   if (const Status status = check_device(kName, "deviceId", device)) return status;
-  return make_on(kName, device, [&] {
-    *context = contexts::create(device, false);
-    contexts::set_current(*context);
-  });
+  if (const Status status = backend().check(kName, device)) return status;
+  if (const Status status = contexts::create(kName, device, false, *context)) return status;
+  contexts::set_current(*context);
+  return kOk;
 }
 
 Status destroy_context(aclrtContext context) {
@@ -212,7 +199,8 @@ aclError aclrtGetDeviceCount(uint32_t* count) {
 aclError aclrtSetDevice(int32_t deviceId) {
   return guarded("aclrtSetDevice", ACL_ERROR_BAD_ALLOC, [&] {
     if (const Status status = check_device("aclrtSetDevice", "deviceId", deviceId)) return status;
-    return make_on("aclrtSetDevice", deviceId, [&] { contexts::retain_device(deviceId); });
+    if (const Status status = backend().check("aclrtSetDevice", deviceId)) return status;
+    return contexts::retain_device("aclrtSetDevice", deviceId);
   });
 }
 

@@ -27,9 +27,21 @@ Status create_event(const char* function, aclrtEvent* event, uint32_t flags) {
                 flags);
   }
   Status refusal = kOk;
-  if (!contexts::require_current(function, refusal)) return refusal;
+  const ContextTable::Pin context = contexts::require_current(function, refusal);
+  if (!context) return refusal;
+  if (const Status status = backend().check(function, context->device)) return status;
   *event = events::table().create(EventObject{std::make_shared<EventState>()});
   return kOk;
+}
+
+// The stream of a record, once its device has failed or was reset.
+Status check_record(const char* function, Stream& stream) {
+  const Status status = stream.check(function);
+  if (status != ACL_ERROR_RT_STREAM_CONTEXT) return status;
+  return fail(ACL_ERROR_RT_PARAM_INVALID,
+              "%s: the event was recorded before its device was reset after a failure; expected a "
+              "record since",
+              function);
 }
 
 using QueueOperation = bool (*)(const char*, const std::shared_ptr<EventState>&,
@@ -63,7 +75,7 @@ Status synchronize_event(aclrtEvent handle) {
     if (status != kOk) return status;
   }
   stream.wait(point->sequence, Deadline::never(), true);
-  if (const Status status = stream.check(kName)) return status;
+  if (const Status status = check_record(kName, stream)) return status;
   return report_errors(kName, stream.take_errors(point->sequence));
 }
 
@@ -77,7 +89,7 @@ Status query(const char* function, aclrtEvent handle, T* status, T complete, T n
   const std::shared_ptr<RecordPoint> point = event->state->latest();
   const bool is_complete = point == nullptr || point->complete();
   if (point != nullptr) {
-    if (const Status failed = point->stream->check(function)) return failed;
+    if (const Status failed = check_record(function, *point->stream)) return failed;
   }
   *status = is_complete ? complete : not_ready;
   return kOk;
@@ -89,6 +101,9 @@ Status query_waits(aclrtEvent handle, aclrtEventWaitStatus* status) {
   Status refusal = kOk;
   const EventTable::Pin event = events::resolve(kName, "event", handle, refusal);
   if (!event) return refusal;
+  if (const std::shared_ptr<RecordPoint> point = event->state->latest(); point != nullptr) {
+    if (const Status failed = check_record(kName, *point->stream)) return failed;
+  }
   *status = event->state->pending_waits.load(std::memory_order_acquire) == 0
                 ? ACL_EVENT_WAIT_STATUS_COMPLETE
                 : ACL_EVENT_WAIT_STATUS_NOT_READY;
@@ -100,7 +115,7 @@ Status timestamp(const char* function, const char* name, const std::shared_ptr<R
                  int64_t& nanoseconds) {
   const bool complete = point != nullptr && point->complete();
   if (point != nullptr) {
-    if (const Status failed = point->stream->check(function)) return failed;
+    if (const Status failed = check_record(function, *point->stream)) return failed;
   }
   nanoseconds = complete ? point->nanoseconds.load(std::memory_order_acquire) : 0;
   if (nanoseconds != 0) return kOk;

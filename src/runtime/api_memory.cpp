@@ -204,10 +204,11 @@ Status check_fill(const char* function, void* to, size_t most, size_t count, boo
   }
   AddressKind kind{};
   if (const Status status = check_range(function, "devPtr", to, count, kind)) return status;
-  if (kind != AddressKind::kPageable) return kOk;
-  return fail(ACL_ERROR_RT_PARAM_INVALID,
-              "%s: devPtr %p is memory of the host, or freed; expected memory of a device",
-              function, to);
+  const bool pinned =
+      backend().has_queues() && (kind == AddressKind::kHost || kind == AddressKind::kForeignHost);
+  if (kind != AddressKind::kPageable && !pinned) return kOk;
+  return fail(ACL_ERROR_RT_PARAM_INVALID, "%s: devPtr %p is %s; expected memory of a device",
+              function, to, pinned ? "pinned memory of the host" : "memory of the host, or freed");
 }
 
 Status copy_now(const Copy& copy) {
@@ -371,8 +372,8 @@ aclError aclrtGetMemInfo(aclrtMemAttr attr, size_t* free, size_t* total) {
     }
     const int32_t device = contexts::current_device();
     if (const Status status = backend().check(kName, device)) return status;
-    const MemoryInfo info = backend().memory_info(device);
-    if (const Status status = backend().check(kName, device)) return status;
+    MemoryInfo info;
+    if (const Status status = backend().memory_info(kName, device, info)) return status;
     *free = info.free;
     *total = info.total;
     return kOk;

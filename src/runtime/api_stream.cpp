@@ -40,13 +40,7 @@ Status create_stream(const char* function, aclrtStream* stream) {
   const ContextTable::Pin context = contexts::require_current(function, refusal);
   if (!context) return refusal;
   if (const Status status = backend().check(function, context->device)) return status;
-  try {
-    *stream = streams::create(contexts::current(), context->device, false);
-  } catch (const std::bad_alloc&) {  // perhaps for the device has failed meanwhile
-    if (const Status status = backend().check(function, context->device)) return status;
-    throw;
-  }
-  return kOk;
+  return streams::create(function, contexts::current(), context->device, false, *stream);
 }
 
 Status check_not_held(const char* function, const Stream& stream) {

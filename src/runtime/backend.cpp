@@ -32,8 +32,8 @@ void reject_cuda(const char* value) {
   }
 }
 
-// Not every operator has kernels for a GPU, and one without refuses there: programs get GPUs when
-// they ask for them, the CPU otherwise.
+// Nothing of the library has run on a GPU yet, only on the emulated one: so programs get GPUs when
+// they ask for them, and the CPU otherwise, also where there is a usable GPU.
 Backend& choose() {
   const char* const value = knob(kKnob);
   const bool wants_cuda = value != nullptr && std::strcmp(value, "cuda") == 0;

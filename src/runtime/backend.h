@@ -83,6 +83,13 @@ class Stream {
 
 enum class MemorySpace : uint8_t { kDevice, kHost };
 
+// What kept an allocation from its memory; in the device's own words, if it said something.
+struct Shortage {
+  Status status = ACL_ERROR_RT_MEMORY_ALLOCATION;
+  const char* name = nullptr;
+  const char* words = nullptr;
+};
+
 struct MemoryInfo {
   size_t free = 0;
   size_t total = 0;
@@ -97,13 +104,17 @@ class Backend {
   // Before ASCEND_RT_VISIBLE_DEVICES; the devices below are numbered after it.
   virtual int32_t devices() const noexcept = 0;
 
-  virtual std::shared_ptr<Stream> make_stream(int32_t device) = 0;
+  // `function`: the name that the message of a refusal begins with.
+  virtual Status make_stream(const char* function, int32_t device,
+                             std::shared_ptr<Stream>& stream) = 0;
 
   // 64-byte aligned and uninitialised; null when there is none.
-  virtual void* allocate(int32_t device, MemorySpace space, size_t bytes) noexcept = 0;
+  virtual void* allocate(int32_t device, MemorySpace space, size_t bytes,
+                         Shortage& shortage) noexcept = 0;
   virtual void release(MemorySpace space, void* memory, size_t bytes) noexcept = 0;
-  // Gives memory back to the system that is kept for later allocations.
-  virtual void trim() noexcept = 0;
+  // Gives memory back to the system that is kept for later allocations. False where some of it can
+  // be given back only when a blocking callback, that may be the caller, has ended.
+  virtual bool trim() noexcept = 0;
   // The space's live allocations may lie at this address.
   virtual bool may_hold(MemorySpace space, uintptr_t address) const noexcept = 0;
   // Of an address in no live allocation.
@@ -117,13 +128,18 @@ class Backend {
   // `spaces_share_memory`.
   virtual size_t total_memory(MemorySpace space) noexcept = 0;
   virtual bool spaces_share_memory() const noexcept = 0;
-  virtual MemoryInfo memory_info(int32_t device) noexcept = 0;
+  // What one allocation may have of it.
+  virtual size_t most_memory(int32_t device, MemorySpace space) noexcept = 0;
+  virtual Status memory_info(const char* function, int32_t device, MemoryInfo& info) noexcept = 0;
   virtual int64_t compute_units(int32_t device) noexcept = 0;
   virtual int64_t cache_bytes(int32_t device) noexcept = 0;
 
   // One device reaches the memory of another.
   virtual bool can_access(int32_t device, int32_t peer) noexcept = 0;
   virtual Status enable_access(const char* function, int32_t device, int32_t peer) noexcept = 0;
+  // Kernels of the device may use what lies there: its own memory, or that of a peer whose access
+  // was enabled. True of what is nobody's.
+  virtual bool reaches(int32_t device, const void* address) noexcept = 0;
 
   // Refuses once the device has failed for good, with its first cause.
   virtual Status check(const char* function, int32_t device) noexcept = 0;

@@ -34,8 +34,14 @@ struct Report {
   const Stream* held = nullptr;  // the stream that waits for it, or null
   bool started = false;
   bool done = false;
+  bool withdrawn = false;
+  std::shared_ptr<DeviceGate> gate;  // in whose place nobody waits for `done`
   std::shared_ptr<Subscription> subscription;
 };
+
+void let_go(const Report& report) {
+  if (report.gate != nullptr) report.gate->open();
+}
 
 // A list, so that a report comes into a mailbox without memory that might not be there.
 using Reports = std::list<std::shared_ptr<Report>>;
@@ -66,16 +72,38 @@ class CallbackWork final : public Work {
     const Subscription& subscription = *report_->subscription;
     Mailbox& mailbox = *subscription.mailbox;
     std::unique_lock lock(mailbox.mutex);
-    if (subscription.ended) return;
+    if (subscription.ended || report_->withdrawn) {
+      let_go(*report_);
+      return;
+    }
     mailbox.reports.splice(mailbox.reports.end(), posted_);
     mailbox.changed.notify_all();
-    if (!block_) return;
+    if (!block_ || report_->gate != nullptr) return;
     mailbox.changed.wait(lock, [&] {
       return report_->done || (subscription.ended && !report_->started) || process::exiting();
     });
   }
 
+  Status submit(const char* function, DeviceQueue& queue) override {
+    if (block_) {
+      if (const Status status = queue.make_gate(function, report_->gate)) return status;
+    }
+    if (const Status status = queue.call(function, *this)) return status;
+    if (report_->gate == nullptr) return kOk;
+    const Status status = queue.hold(function);
+    if (status != kOk) withdraw();
+    return status;
+  }
+
  private:
+  // Of a launch that was refused: nobody hears of it.
+  void withdraw() {
+    Mailbox& mailbox = *report_->subscription->mailbox;
+    const std::lock_guard lock(mailbox.mutex);
+    report_->withdrawn = true;
+    std::erase(mailbox.reports, report_);
+  }
+
   std::shared_ptr<Report> report_;
   Reports posted_;  // it again, until it goes to the mailbox
   bool block_;
@@ -94,6 +122,7 @@ class Running {
     lock_.lock();
     held_here = outer_;
     report_.done = true;
+    let_go(report_);
     mailbox_.changed.notify_all();
   }
   Running(const Running&) = delete;
@@ -239,7 +268,9 @@ void end(const std::shared_ptr<Subscription>& subscription) noexcept {
     --mailbox.subscriptions;
     // What has not begun will not: the system gives the thread's number to other threads later.
     std::erase_if(mailbox.reports, [&](const std::shared_ptr<Report>& report) {
-      return report->subscription == subscription;
+      const bool ends = report->subscription == subscription;
+      if (ends) let_go(*report);
+      return ends;
     });
     mailbox.changed.notify_all();
   }

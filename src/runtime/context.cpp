@@ -26,16 +26,24 @@ DeviceState& state_of(int32_t device) { return devices[static_cast<size_t>(devic
 
 ContextTable& table() noexcept { return context_table; }
 
-aclrtContext create(int32_t device, bool is_default) {
-  aclrtContext context = context_table.create(device, is_default);
+Status create(const char* function, int32_t device, bool is_default, aclrtContext& context) {
+  const aclrtContext made = context_table.create(device, is_default);
+  Status status = kOk;
   try {
-    const ContextTable::Pin pin = context_table.pin(context);
-    pin->default_stream.store(streams::create(context, device, true), std::memory_order_release);
+    const ContextTable::Pin pin = context_table.pin(made);
+    aclrtStream stream = nullptr;
+    status = streams::create(function, made, device, true, stream);
+    pin->default_stream.store(stream, std::memory_order_release);
   } catch (...) {
-    context_table.destroy(context);
+    context_table.destroy(made);
     throw;
   }
-  return context;
+  if (status == kOk) {
+    context = made;
+  } else {
+    context_table.destroy(made);
+  }
+  return status;
 }
 
 bool destroy(aclrtContext context, DataErrorList& errors) {
@@ -81,12 +89,15 @@ ContextTable::Pin require_current(const char* function, Status& refusal) {
   return pin;
 }
 
-void retain_device(int32_t device) {
+Status retain_device(const char* function, int32_t device) {
   const std::lock_guard lock(device_mutex);
   DeviceState& state = state_of(device);
-  if (state.default_context == nullptr) state.default_context = create(device, true);
+  if (state.default_context == nullptr) {
+    if (const Status status = create(function, device, true, state.default_context)) return status;
+  }
   ++state.references;
   current_context = state.default_context;
+  return kOk;
 }
 
 uint64_t device_references(int32_t device) noexcept {

@@ -54,8 +54,9 @@ namespace contexts {
 
 ContextTable& table() noexcept;
 
-// Makes a context with its default stream. Throws std::bad_alloc, leaving nothing behind.
-aclrtContext create(int32_t device, bool is_default);
+// Makes a context with its default stream, or refuses where the device makes none. Throws
+// std::bad_alloc; either way nothing is left behind.
+Status create(const char* function, int32_t device, bool is_default, aclrtContext& context);
 // Ends the context's streams, after their work, then the context. False when it was ended already.
 bool destroy(aclrtContext context, DataErrorList& errors);
 
@@ -69,7 +70,7 @@ int32_t current_device() noexcept;
 ContextTable::Pin require_current(const char* function, Status& refusal);
 
 // Reference counts of the device's default context. `retain` makes it current.
-void retain_device(int32_t device);
+Status retain_device(const char* function, int32_t device);
 enum class Release : uint8_t { kNotSet, kStillSet, kLast };
 // How often retain_device() was called and not taken back.
 uint64_t device_references(int32_t device) noexcept;

@@ -97,16 +97,19 @@ bool hold(MemorySpace space, size_t bytes) noexcept {
   return true;
 }
 
-void* take(int32_t device, MemorySpace space, size_t bytes) noexcept {
+// `more`: there may be some when queued work is done.
+void* take(int32_t device, MemorySpace space, size_t bytes, bool& more,
+           Shortage& shortage) noexcept {
+  shortage = {};
   if (!hold(space, bytes)) return nullptr;
   const size_t total = backend().total_memory(space);
   // What is kept for later must not push the process over the limit.
   const bool scarce = held_of(space).load(std::memory_order_relaxed) > total - total / kKeptShare;
   if (scarce) backend().trim();
-  void* address = backend().allocate(device, space, bytes);
+  void* address = backend().allocate(device, space, bytes, shortage);
   if (address == nullptr) {
-    backend().trim();
-    address = backend().allocate(device, space, bytes);
+    more |= !backend().trim();
+    address = backend().allocate(device, space, bytes, shortage);
   }
   if (address == nullptr) held_of(space).fetch_sub(bytes, std::memory_order_relaxed);
   return address;
@@ -124,12 +127,13 @@ void wait_for_queued_work() {
   }
 }
 
-void* take_patiently(int32_t device, MemorySpace space, size_t bytes) {
-  void* address = take(device, space, bytes);
-  if (address != nullptr || freed_count.load(std::memory_order_relaxed) == 0) return address;
+void* take_patiently(int32_t device, MemorySpace space, size_t bytes, Shortage& shortage) {
+  bool more = freed_count.load(std::memory_order_relaxed) != 0;
+  void* address = take(device, space, bytes, more, shortage);
+  if (address != nullptr || !more) return address;
   wait_for_queued_work();
   reclaim();
-  return take(device, space, bytes);
+  return take(device, space, bytes, more, shortage);
 }
 
 void reserve_room_to_free() {
@@ -170,15 +174,22 @@ Status allocate(const char* function, int32_t device, MemorySpace space, size_t 
   reclaim_if_deferred();
   const size_t padded = padded_size(size);
   const size_t total = backend().total_memory(space);
-  if (padded == 0 || padded > total) {
+  const size_t most = backend().most_memory(device, space);
+  if (padded == 0 || padded > most) {
+    const bool of_device = backend().has_queues() && space == MemorySpace::kDevice;
     return fail(ACL_ERROR_RT_MEMORY_ALLOCATION,
-                "%s: size is %zu bytes, expected at most the machine's %zu", function, size, total);
+                "%s: size is %zu bytes, expected at most the %s's %zu", function, size,
+                of_device ? "device" : "machine", most);
   }
-  void* const address = take_patiently(device, space, padded);
+  Shortage shortage;
+  void* const address = take_patiently(device, space, padded, shortage);
   if (address == nullptr) {
-    return fail(ACL_ERROR_RT_MEMORY_ALLOCATION,
-                "%s: no memory for size %zu; %zu of %zu bytes are allocated", function, size,
-                held_of(space).load(std::memory_order_relaxed), total);
+    const bool words = shortage.name != nullptr;
+    return fail(shortage.status,
+                "%s: no memory for size %zu; %zu of %zu bytes are allocated%s%s%s%s", function,
+                size, held_of(space).load(std::memory_order_relaxed), total,
+                words ? "; the device answered " : "", words ? shortage.name : "",
+                words ? ": " : "", words ? shortage.words : "");
   }
   // Its address may be that of something lost.
   forget_lost([&](const Freed& entry) {

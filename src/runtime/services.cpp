@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/services.h"
 
+#include <algorithm>
 #include <memory>
 #include <string>
 #include <utility>
@@ -88,6 +89,18 @@ Status aclgrad_check_stream(const char* function, aclrtStream stream) noexcept {
   return refusal;
 }
 
+size_t aclgrad_first_out_of_reach(aclrtStream handle, const void* const* addresses,
+                                  size_t count) noexcept {
+  if (backend().devices() < 2) return count;
+  Status refusal = kOk;
+  const StreamTable::Pin pin = resolve("", handle, refusal);
+  if (!pin) return count;
+  const auto out_of_reach = [&](const void* address) {
+    return address != nullptr && !backend().reaches(pin->device, address);
+  };
+  return static_cast<size_t>(std::find_if(addresses, addresses + count, out_of_reach) - addresses);
+}
+
 Status aclgrad_enqueue(const char* function, aclrtStream handle, Work* work,
                        AddressUse* use) noexcept {
   std::unique_ptr<Work> owned(work);
@@ -107,6 +120,8 @@ Status aclgrad_enqueue(const char* function, aclrtStream handle, Work* work,
 
 bool aclgrad_has_device_queues() noexcept { return backend().has_queues(); }
 
+void aclgrad_make_room() noexcept { backend().trim(); }
+
 size_t aclgrad_begin_use() noexcept { return memory::begin_use(); }
 void aclgrad_end_use(size_t slot) noexcept { memory::end_use(slot); }
 
@@ -114,7 +129,8 @@ void* aclgrad_allocate_scratch(size_t bytes) noexcept {
   size_t whole = 0;
   if (backend().has_queues()) return nullptr;
   if (__builtin_add_overflow(bytes, kScratchHeader, &whole)) return nullptr;
-  void* const memory = backend().allocate(0, MemorySpace::kDevice, whole);
+  Shortage shortage;
+  void* const memory = backend().allocate(0, MemorySpace::kDevice, whole, shortage);
   if (memory == nullptr) return nullptr;
   *static_cast<size_t*>(memory) = whole;
   return static_cast<char*>(memory) + kScratchHeader;

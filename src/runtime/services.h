@@ -54,6 +54,12 @@ extern "C" {
 [[gnu::visibility("default")]] Status aclgrad_check_stream(const char* function,
                                                            aclrtStream stream) noexcept;
 
+// Whether work on `stream` may use memory at these addresses, as far as they lie on other devices:
+// the first that it may not use, `count` when there is none or the stream is not there.
+[[gnu::visibility("default")]] size_t aclgrad_first_out_of_reach(aclrtStream stream,
+                                                                 const void* const* addresses,
+                                                                 size_t count) noexcept;
+
 // Queues work behind everything queued on `stream` so far (null: the current default stream) and
 // returns at once. Takes ownership of `work` in every case, refusals included. Under
 // ASCEND_LAUNCH_BLOCKING=1 it returns after the work ran, with kRuntimeError if it reported an
@@ -68,6 +74,9 @@ extern "C" {
 
 // Streams run work on a device's own queue (Work::submit), not on threads of the host.
 [[gnu::visibility("default")]] bool aclgrad_has_device_queues() noexcept;
+
+// Gives all memory back that is kept for later.
+[[gnu::visibility("default")]] void aclgrad_make_room() noexcept;
 
 // Device memory for the library's own use inside tasks, where devices have no queues; null when
 // there is none. Not in the map of live allocations.

@@ -40,10 +40,11 @@ std::vector<Listed> select(Predicate predicate) {
 
 StreamTable& table() noexcept { return stream_table; }
 
-aclrtStream create(aclrtContext context, int32_t device, bool is_default) {
+Status create(const char* function, aclrtContext context, int32_t device, bool is_default,
+              aclrtStream& stream) {
   process::watch_exit();
   StreamObject object;
-  object.stream = backend().make_stream(device);
+  if (const Status status = backend().make_stream(function, device, object.stream)) return status;
   object.context = context;
   object.device = device;
   object.id = next_id.fetch_add(1, std::memory_order_relaxed);
@@ -53,7 +54,8 @@ aclrtStream create(aclrtContext context, int32_t device, bool is_default) {
   list().reserve(list().size() + 1);
   listed.handle = stream_table.create(std::move(object));
   list().push_back(std::move(listed));
-  return list().back().handle;
+  stream = list().back().handle;
+  return kOk;
 }
 
 StreamTable::Pin resolve(const char* function, aclrtStream handle, Status dead, Status& refusal) {

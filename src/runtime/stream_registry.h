@@ -34,8 +34,9 @@ namespace streams {
 
 StreamTable& table() noexcept;
 
-// Throws std::bad_alloc.
-aclrtStream create(aclrtContext context, int32_t device, bool is_default);
+// Refuses where the device makes no stream. Throws std::bad_alloc.
+Status create(const char* function, aclrtContext context, int32_t device, bool is_default,
+              aclrtStream& stream);
 
 // The live stream behind a handle; null stands for the current context's default stream. Else an
 // empty pin and a message; `dead` is the status of a handle that is no live stream.

@@ -38,6 +38,13 @@ class DevicePoint {
   virtual int64_t nanoseconds_to(DevicePoint& later) = 0;
 };
 
+// Holds a device's queue until somebody opens it, once and for good.
+class DeviceGate {
+ public:
+  virtual ~DeviceGate() = default;
+  virtual void open() noexcept = 0;
+};
+
 // The queue of a device that runs its work by itself: a stream of CUDA. What its functions hand
 // over is done in that order. One that answers a status has left a message that begins with
 // `function`, and handed over nothing.
@@ -51,6 +58,12 @@ class DeviceQueue {
   virtual Status fill(const char* function, void* to, int32_t value, size_t bytes) = 0;
   // work.run() on some thread of the host.
   virtual Status call(const char* function, Work& work) = 0;
+  // A gate that hold() may stand behind the call. Null where the device cannot wait for one: there
+  // the call itself has to wait, which holds up the calls of other queues too.
+  virtual Status make_gate(const char* function, std::shared_ptr<DeviceGate>& gate) = 0;
+  // What is handed over from now on waits for that gate. The queue opens it itself when the call
+  // is dropped, and when the process ends.
+  virtual Status hold(const char* function) = 0;
   virtual Status record(const char* function, std::shared_ptr<DevicePoint>& point) = 0;
   virtual Status await(const char* function, DevicePoint& point) = 0;
   // What launching a kernel answered.

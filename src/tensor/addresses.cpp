@@ -271,4 +271,21 @@ Status check_workspace(const LaunchState& state, const Addresses& bases, const v
   return kOk;
 }
 
+Status check_reach(const LaunchState& state, const Addresses& bases, const void* workspace,
+                   aclrtStream stream) {
+  std::array<const void*, kMaxOperands + 1> addresses{};
+  for (size_t i = 0; i < state.operand_count; ++i) {
+    addresses[i] = state.operands[i].touched ? bases[i] : nullptr;
+  }
+  if (state.planned_size() > 0) addresses[state.operand_count] = workspace;
+  const size_t count = state.operand_count + 1;
+  const size_t found = aclgrad_first_out_of_reach(stream, addresses.data(), count);
+  if (found == count) return kOk;
+  return fail(kParamInvalid,
+              "%s: %s is at %p in memory of another device than the stream's; expected memory of "
+              "that device, or aclrtDeviceEnablePeerAccess on it before",
+              state.op, found < state.operand_count ? state.operands[found].name : "workspace",
+              addresses[found]);
+}
+
 }  // namespace aclgrad

@@ -19,6 +19,10 @@ Status check_overlaps(const LaunchState& state, const Addresses& bases, uint32_t
 // The planned bytes from `workspace` on; the plan wants at least one.
 Status check_workspace(const LaunchState& state, const Addresses& bases, const void* workspace);
 
+// Where there are several GPUs: all that the stream's one is to use is in its reach.
+Status check_reach(const LaunchState& state, const Addresses& bases, const void* workspace,
+                   aclrtStream stream);
+
 }  // namespace aclgrad
 
 #endif  // ACLGRAD_TENSOR_ADDRESSES_H_

@@ -125,6 +125,9 @@ Status run(const char* op, void* workspace, uint64_t workspace_size, aclOpExecut
   if (!same) {
     if (const Status status = check_overlaps(state, bases, copies)) return status;
   }
+  if (aclgrad_has_device_queues()) {
+    if (const Status status = check_reach(state, bases, workspace, stream)) return status;
+  }
   if (!repeatable) state.work.note_known(workspace, changes);
   const Status status = enqueue(state, repeatable, bases, workspace, copies, same, stream, use);
   // Where launches block, 361001 is the answer of a run that found a data error.

@@ -5,6 +5,7 @@
 #include "base/dtype.h"
 #include "base/verbose.h"
 #include "kernels/cuda/strided_copy.h"
+#include "runtime/services.h"
 #include "tensor/launch_state.h"
 
 namespace aclgrad {
@@ -47,7 +48,7 @@ Status LaunchWork::submit(const char* function, DeviceQueue& queue) {
 }
 
 Status LaunchWork::hand_over(const char* function, DeviceQueue& queue) {
-  const CudaQueue cuda{queue.native(), queue.native_device()};
+  const CudaQueue cuda{queue.native(), queue.native_device(), aclgrad_make_room};
   for (size_t i = 0; i < state_.operand_count; ++i) {
     const PlannedOperand& operand = state_.operands[i];
     if (!operand.packed || operand.role != Role::kInput) continue;

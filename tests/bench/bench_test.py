@@ -16,6 +16,7 @@ import xml.etree.ElementTree
 BENCH, SMALL_CALLS, FOLDER = sys.argv[1:4]
 ON_GPU = os.environ.get("ACLGRAD_DEVICE") == "cuda"
 sys.path.insert(0, FOLDER)
+import sweep  # pylint: disable=wrong-import-position
 import table  # pylint: disable=wrong-import-position
 
 SMALL = ("layer_norm/f32/16x64", "layer_norm_backward/f16/16x64", "embedding/bf16/16x32x64",
@@ -53,7 +54,7 @@ class Bench(unittest.TestCase):
                      *SMALL)
         self.assertEqual(done.returncode, 0, done.stderr)
         machine, rows = table.read(self.csv)
-        self.assertIn("GFLOP/s", machine)
+        self.assertIn("GFLOP/s; small problems in the caches", machine)
         self.assertEqual([row["problem"] for row in rows], list(SMALL))
         for row in rows:
             for column in ("us", "bytes", "gb_per_s", "share_of_roof", "copy_gb_per_s",
@@ -61,6 +62,9 @@ class Bench(unittest.TestCase):
                 self.assertGreater(row[column], 0, (row["problem"], column))
             self.assertLessEqual(row["us_20"], row["us"])
             self.assertLessEqual(row["us"], row["us_80"])
+            self.assertLessEqual(row["itself_us_20"], row["itself_us"])
+            self.assertLessEqual(row["itself_us"], row["itself_us_80"])
+            self.assertEqual(row["itself_way"], "aclgrad")
             if ON_GPU:
                 self.assertEqual(row["target"], "cuda")
                 self.assertGreater(row["threads"], 0)
@@ -68,13 +72,53 @@ class Bench(unittest.TestCase):
                 self.assertEqual(row["threads"], 1)
 
     def test_views_and_targets(self):
-        for options in (("--view", "padded"), ("--view", "transposed"), ("--target", "SCALAR")):
+        for options in (("--view", "padded"), ("--view", "transposed"), ("--view", "offset"),
+                        ("--view", "strided"), ("--view", "reversed"), ("--target", "SCALAR")):
             if ON_GPU and options[0] == "--target":
                 continue
             done = bench(*options, "--csv", self.csv, SMALL[-1])
             self.assertEqual(done.returncode, 0, (options, done.stderr))
             row = table.read(self.csv)[1][0]
             self.assertEqual(row[options[0].lstrip("-")], options[1])
+
+    def test_variants_of_a_shape(self):
+        variants = ("layer_norm_backward/f32/out110/16x64", "layer_norm_backward/f32/out001/16x64",
+                    "scaled_masked_softmax/f32/mask1x1/2x3x16x64",
+                    "scaled_masked_softmax_backward/f32/mask2x3/2x3x16x64")
+        variants = [name for name in variants
+                    if name.split("/")[0] in {each.split("/")[0] for each in SMALL}]
+        done = bench("--rival", f"itself={BENCH} --serve", "--csv", self.csv, *variants)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        rows = table.read(self.csv)[1]
+        self.assertEqual([row["problem"] for row in rows], variants)
+        moved = {row["problem"].split("/", 1)[1]: row["bytes"] for row in rows}
+        # dy, x, dx; mean, rstd; gamma, dgamma: not dbeta. And: dy, dbeta.
+        self.assertEqual(moved["f32/out110/16x64"], 4 * (3 * 16 * 64 + 2 * 16 + 2 * 64))
+        self.assertEqual(moved["f32/out001/16x64"], 4 * (16 * 64 + 64))
+        if "f32/mask1x1/2x3x16x64" in moved:
+            self.assertEqual(moved["f32/mask1x1/2x3x16x64"], 16 * 64 * (4 * 2 * 6 + 1))
+            self.assertEqual(moved["f32/mask2x3/2x3x16x64"], 16 * 64 * (4 * 3 * 6 + 6))
+
+    def test_a_problem_is_measured_once_however_often_it_is_named(self):
+        default = next(name for name in LISTED if name.startswith("layer_norm_backward/f32/"))
+        twice = run(BENCH, "--list", default, "layer_norm_backward/f32", "layer_norm_backward")
+        self.assertEqual(len(twice.stdout.split()), len(set(twice.stdout.split())))
+        self.assertIn(default, twice.stdout.split())
+        self.assertEqual(run(BENCH, "--help").returncode, 0)
+
+    def test_the_sweep_asks_for_nothing_but_problems(self):
+        known = {name.split("/")[0] for name in LISTED}
+        names = {name for group in sweep.groups_of(known) for _, name in group}
+        self.assertGreater(len(names), 100 * len(known))
+        listed = run(BENCH, "--list", *names)
+        self.assertEqual(listed.returncode, 0, listed.stderr)
+        self.assertEqual(set(listed.stdout.split()), names)
+
+    def test_what_cannot_be_measured_does_not_end_the_run(self):
+        done = bench("--csv", self.csv, "layer_norm_backward/f32/0x0", SMALL[1])
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("layer_norm_backward/f32/0x0 is left out", done.stderr)
+        self.assertEqual([row["problem"] for row in table.read(self.csv)[1]], [SMALL[1]])
 
     def test_copies_of_a_problem_leave_the_caches(self):
         done = run(BENCH, "--rounds", "1", "--csv", self.csv, "scaled_masked_softmax/f32/1x1x512x512")
@@ -90,6 +134,13 @@ class Bench(unittest.TestCase):
             self.assertIn("nothing was measured", done.stderr)
             self.assertFalse(os.path.exists(self.csv))
 
+    def test_a_table_without_rows_is_no_picture(self):
+        pathlib.Path(self.csv).write_text("# nothing\nproblem,us\n", encoding="ascii")
+        done = run(sys.executable, f"{FOLDER}/roofline.py", self.csv, self.csv + ".svg")
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("no problem to draw", done.stderr)
+        self.assertFalse(os.path.exists(self.csv + ".svg"))
+
     def test_the_picture_has_a_point_for_every_problem_and_rival(self):
         bench("--rival", f"itself={BENCH} --serve", "--csv", self.csv, *SMALL)
         picture = self.csv + ".svg"
@@ -97,8 +148,7 @@ class Bench(unittest.TestCase):
         self.assertEqual(done.returncode, 0, done.stderr)
         text = xml.etree.ElementTree.parse(picture).getroot()
         titles = [title.text for title in text.iter("{http://www.w3.org/2000/svg}title")]
-        drawn = [name for name in SMALL if not name.startswith("embedding/")]  # it only copies
-        self.assertEqual(len(titles), 2 * len(drawn))
+        self.assertEqual(len(titles), 2 * len(SMALL))
 
     def test_a_rival_that_does_not_know_a_problem_is_left_out_of_it(self):
         rival = pathlib.Path(self.folder.name) / "rival.py"
@@ -108,13 +158,48 @@ class Bench(unittest.TestCase):
                          encoding="ascii")
         done = bench("--rival", f"ignorant={sys.executable} {rival}", "--csv", self.csv, SMALL[0])
         self.assertEqual(done.returncode, 0, done.stderr)
-        self.assertIsNone(table.read(self.csv)[1][0]["ignorant_us"])
+        row = table.read(self.csv)[1][0]
+        self.assertIsNone(row["ignorant_us"])
+        self.assertEqual(row["ignorant_way"], "idea")
+
+    def test_a_rival_that_ends_is_left_out_from_then_on(self):
+        rival = pathlib.Path(self.folder.name) / "rival.py"
+        rival.write_text("""
+import sys
+made = 0
+for line in sys.stdin:
+    made += line[0] == "m"
+    if line[0] == "r" and made == 2:
+        sys.exit(1)
+    print({"t": "ok", "m": 'ok its, "way"', "r": "0.5"}[line[0]], flush=True)
+""", encoding="ascii")
+        done = bench("--rival", f"mortal={sys.executable} {rival}", "--csv", self.csv, SMALL[0],
+                     SMALL[1], SMALL[-1])
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("left out from now on", done.stderr)
+        rows = table.read(self.csv)[1]
+        self.assertEqual([row["mortal_us"] for row in rows], [500000, None, None])
+        self.assertEqual(rows[0]["mortal_way"], 'its, "way"')
+        self.assertIn("ended", rows[2]["mortal_way"])
 
     def test_what_is_wrong_is_named(self):
         for arguments, word in (
                 (("scaled_masked_softmax/f32/16",), "'16'"),
                 (("scaled_masked_softmax/f64/1x1x16x64",), "f64"),
                 (("layer_norm_forward/f32/16x64",), "layer_norm_forward"),
+                ((SMALL[0], "layer_norm_backward/f32/16"), "'16'"),
+                (("--list", "layer_norm_backward/f32/8192"), "'8192'"),
+                (("grouped_bias_add_grad/f32/64x24-g4-giantx",), "-giant"),
+                (("grouped_bias_add_grad/f32/64x24-g2049",), "2048"),
+                (("nsa_compress_grad/f32/64x1x64-l32-d16",), "f32"),
+                (("nsa_compress_grad/bf16/64x1x64-l-d16",), "-l<window>"),
+                (("nsa_compress_grad/bf16/64x1x64-l32-d16-s4-unevenly",), "-uneven"),
+                (("embedding_dense_backward/f32/16x0x64",), "not empty"),
+                (("scaled_masked_softmax_backward/f32/mask2x3/2x4x16x64",), "1 or 4"),
+                (("layer_norm_backward/f32/out11/16x64",), "out<dx>"),
+                (("layer_norm_backward/f32/out000/16x64",), "out<dx>"),
+                (("layer_norm_backward/f32/out/16x64",), "out<dx>"),
+                (("--view", "padded", "--view", "offset", SMALL[0]), "given twice"),
                 (("--view", "upside", SMALL[0]), "upside"),
                 (("--threads", "none", SMALL[0]), "none"),
                 (("--target", "MMX", SMALL[0]), "MMX"),
@@ -124,6 +209,7 @@ class Bench(unittest.TestCase):
                 (("--speed", "1"), "--speed")):
             done = bench(*arguments)
             self.assertEqual(done.returncode, 1, arguments)
+            self.assertNotIn("%", done.stdout, arguments)  # nothing was measured
             self.assertIn(word, done.stderr, arguments)
 
     @unittest.skipIf(ON_GPU, "an emulated GPU is too slow for it")

@@ -13,6 +13,8 @@
 #include <thread>
 #include <vector>
 
+#include "aclnnop/aclnn_embedding_dense_backward.h"
+#include "aclnnop/aclnn_nsa_compress_grad.h"
 #include "aclnnop/aclnn_scaled_masked_softmax_backward.h"
 #include "runtime/services.h"
 #include "support/device.h"
@@ -61,6 +63,11 @@ TEST(CudaDevice, MemoryOfTheHostIsRefusedByName) {
   EXPECT_EQ(aclDestroyTensor(dy), 0);
   EXPECT_EQ(aclrtMemset(values.data(), 64, 0, 64), 107000);
   expect_message(take_message(), {"aclrtMemset", "devPtr", "memory of the host"});
+  void* pinned = nullptr;
+  ASSERT_EQ(aclrtMallocHost(&pinned, 64), 0);
+  EXPECT_EQ(aclrtMemset(pinned, 64, 0, 64), 107000);
+  expect_message(take_message(), {"aclrtMemset", "devPtr", "pinned memory of the host"});
+  EXPECT_EQ(aclrtFreeHost(pinned), 0);
 }
 
 TEST(CudaDevice, FreedMemoryIsRefusedByName) {
@@ -92,7 +99,7 @@ TEST(CudaDevice, AnOperatorWithoutKernelsRefuses) {
   ScaleAdd arguments;
   arguments.x = x.handle();
   arguments.out = out.handle();
-  const Outcome outcome = run_scale_add(arguments);
+  const Outcome outcome = run_scale_add<ScaleAddOnCpu>(arguments);
   EXPECT_EQ(outcome.phase_one, 561003);
   expect_message(outcome.message, {"aclnnScaleAdd", "no CUDA kernel", "ACLGRAD_DEVICE=cpu"});
 }
@@ -187,6 +194,95 @@ TEST(CudaDevice, ACopyOfUnknownMemoryLeavesTheStreamOpen) {
   EXPECT_EQ(aclrtDestroyStream(mine), 0);
 }
 
+// CUDA may call what a stream has for the host on one thread for all streams; a callback that waits
+// there for its thread must not be in the way of what that thread waits for.
+TEST(CudaDevice, ABlockingCallbackIsInNobodysWay) {
+  use_device();
+  static aclrtStream other = nullptr;
+  static std::atomic<int> called{0};
+  aclrtStream held = nullptr;
+  ASSERT_EQ(aclrtCreateStream(&held), 0);
+  ASSERT_EQ(aclrtCreateStream(&other), 0);
+  std::atomic<bool> ready{false}, ended{false};
+  std::thread reports([&] {
+    use_device();
+    const auto self = static_cast<uint64_t>(pthread_self());
+    EXPECT_EQ(aclrtSubscribeReport(self, held), 0);
+    EXPECT_EQ(aclrtSubscribeReport(self, other), 0);
+    ready = true;
+    while (!ended) aclrtProcessReport(10);
+  });
+  while (!ready) std::this_thread::yield();
+  const auto wait_for_other = [](void*) {
+    const auto count = [](void*) { ++called; };
+    EXPECT_EQ(aclrtLaunchCallback(count, nullptr, ACL_CALLBACK_NO_BLOCK, other), 0);
+    EXPECT_EQ(aclrtSynchronizeStreamWithTimeout(other, 5000), 0) << take_message();
+  };
+  ASSERT_EQ(aclrtLaunchCallback(wait_for_other, nullptr, ACL_CALLBACK_BLOCK, held), 0);
+  const auto count = [](void*) { ++called; };
+  ASSERT_EQ(aclrtLaunchCallback(count, nullptr, ACL_CALLBACK_BLOCK, held), 0);
+  EXPECT_EQ(aclrtSynchronizeStream(held), 0);
+  ended = true;
+  reports.join();
+  EXPECT_EQ(called, 2);
+  EXPECT_EQ(aclrtDestroyStream(held), 0);
+  EXPECT_EQ(aclrtDestroyStream(other), 0);
+}
+
+// Nor does an operator with lists of the host's, which come to the device somehow, wait for the
+// stream.
+TEST(CudaDevice, LongListsDoNotWait) {
+  use_device();
+  constexpr int64_t kSequences = 300, kTokens = kSequences * 40;
+  Tensor x({kTokens, 1, 16}, ACL_FLOAT16), dy({kSequences, 1, 16}, ACL_FLOAT16);
+  Tensor w({32, 1}, ACL_FLOAT16), dx({kTokens, 1, 16}, ACL_FLOAT16), dw({32, 1}, ACL_FLOAT16);
+  x.fill_constant(1.0);
+  dy.fill_constant(2.0);
+  w.fill_constant(0.5);
+  Dims ends;
+  for (int64_t i = 1; i <= kSequences; ++i) ends.push_back(i * 40);
+  const IntArray array(ends);
+  uint64_t size = 0;
+  aclOpExecutor* executor = nullptr;
+  ASSERT_EQ(aclnnNsaCompressGradGetWorkspaceSize(dy.handle(), x.handle(), w.handle(),
+                                                 array.handle(), 32, 16, 0, nullptr, dx.handle(),
+                                                 dw.handle(), &size, &executor),
+            0)
+      << take_message();
+  const DeviceMemory workspace(size);
+  static aclrtStream held = nullptr;
+  static std::atomic<bool> returned{false}, in_time{false};
+  ASSERT_EQ(aclrtCreateStream(&held), 0);
+  std::atomic<bool> ready{false}, ended{false};
+  std::thread reports([&] {
+    use_device();
+    EXPECT_EQ(aclrtSubscribeReport(static_cast<uint64_t>(pthread_self()), held), 0);
+    ready = true;
+    while (!ended) aclrtProcessReport(10);
+  });
+  while (!ready) std::this_thread::yield();
+  const auto hold = [](void*) {
+    for (int i = 0; i < 3000 && !returned; ++i) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    in_time = returned.load();
+  };
+  ASSERT_EQ(aclrtLaunchCallback(hold, nullptr, ACL_CALLBACK_BLOCK, held), 0);
+  EXPECT_EQ(aclnnNsaCompressGrad(workspace.get(), size, executor, held), 0) << take_message();
+  returned = true;
+  EXPECT_EQ(aclrtSynchronizeStream(held), 0);
+  ended = true;
+  reports.join();
+  EXPECT_TRUE(in_time) << "phase two waited for the stream";
+  // A window a sequence: each weight has met one token of each, eight tokens of it are covered by
+  // none.
+  EXPECT_EQ(dw.values(), std::vector<double>(32, kSequences * 16 * 2.0));
+  std::vector<double> expected(kTokens * 16);
+  for (size_t i = 0; i < expected.size(); ++i) expected[i] = i / 16 % 40 < 32 ? 1.0 : 0.0;
+  EXPECT_EQ(dx.values(), expected);
+  EXPECT_EQ(aclrtDestroyStream(held), 0);
+}
+
 TEST(CudaDevice, WhatIsFreedIsFree) {
   use_device();
   if (!on_cuda()) GTEST_SKIP() << "the machine's memory is everybody's";
@@ -245,6 +341,35 @@ TEST(CudaDevice, OutOfMemoryLosesNothing) {
   for (void* block : blocks) EXPECT_EQ(aclrtFree(block), 0);
   ASSERT_EQ(aclrtMalloc(&memory, 2 * kBlock, ACL_MEM_MALLOC_HUGE_FIRST), 0) << take_message();
   EXPECT_EQ(aclrtFree(memory), 0);
+}
+
+// What an operator needs for itself is worth what the library keeps for later.
+TEST(CudaDevice, AnOperatorGetsMemoryThatIsOnlyKept) {
+  use_device();
+  if (!on_cuda()) GTEST_SKIP();
+  size_t free_bytes = 0, total = 0;
+  ASSERT_EQ(aclrtGetMemInfo(ACL_HBM_MEM, &free_bytes, &total), 0);
+  if (total > (size_t{8} << 30)) GTEST_SKIP() << "takes all memory of a GPU that others may use";
+  Tensor dy({300, 8}, ACL_FLOAT), indices({300}, ACL_INT64), dw({40, 8}, ACL_FLOAT);
+  indices.fill_constant(7.0);
+  dy.fill_normal(1, 0.0, 1.0);
+  uint64_t size = 0;
+  aclOpExecutor* executor = nullptr;
+  ASSERT_EQ(
+      aclnnEmbeddingDenseBackwardGetWorkspaceSize(dy.handle(), indices.handle(), 40, UINT64_MAX,
+                                                  false, dw.handle(), &size, &executor),
+      0);
+  const DeviceMemory workspace(size);
+  std::vector<void*> blocks;
+  for (const size_t bytes : {size_t{64} << 20, size_t{1} << 20, size_t{1} << 14, size_t{256}}) {
+    void* memory = nullptr;
+    while (aclrtMalloc(&memory, bytes, ACL_MEM_MALLOC_HUGE_FIRST) == 0) blocks.push_back(memory);
+  }
+  EXPECT_EQ(aclrtFree(blocks.front()), 0);
+  EXPECT_EQ(aclnnEmbeddingDenseBackward(workspace.get(), size, executor, stream()), 0)
+      << take_message();
+  EXPECT_EQ(aclrtSynchronizeStream(stream()), 0);
+  for (size_t i = 1; i < blocks.size(); ++i) EXPECT_EQ(aclrtFree(blocks[i]), 0);
 }
 
 TEST(CudaDevice, PeersReachEachOther) {

@@ -194,6 +194,18 @@ TEST_F(EmulatedCuda, WritingToWhatWasFreed) {
   expect_fault(cudaErrorIllegalAddress, {"block (1,0,0) thread (2,0,0)"});
 }
 
+__global__ void write_two_at(unsigned char* out, int64_t at) {
+  *reinterpret_cast<uint2*>(out + at) = uint2{blockIdx.x, threadIdx.x};
+}
+
+TEST_F(EmulatedCuda, AnAccessThatIsNotAligned) {
+  auto* const out = device<unsigned char>(64);
+  ASSERT_EQ(launch(1, 1, write_two_at, out, int64_t{8}), cudaSuccess);
+  EXPECT_EQ(cudaStreamSynchronize(stream_), cudaSuccess);
+  ASSERT_EQ(launch(1, 1, write_two_at, out, int64_t{4}), cudaSuccess);
+  expect_fault(cudaErrorMisalignedAddress, {"block (0,0,0) thread (0,0,0)", "not aligned"});
+}
+
 __global__ void add_garbage(const float* in, float* out) { *out = *in + 1.0f; }
 
 TEST_F(EmulatedCuda, FreshMemoryIsNoZero) {

@@ -3,11 +3,14 @@
 // real one may take others with it.
 #include <cuda_runtime.h>
 #include <gtest/gtest.h>
+#include <pthread.h>
 
 #include <atomic>
 #include <chrono>
+#include <functional>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "aclnnop/aclnn_grouped_bias_add_grad.h"
@@ -23,6 +26,9 @@ namespace {
 
 __global__ void touch(int* at) { *at = 1; }
 
+// A multiple of what allocations align to.
+constexpr size_t kBytes = 256;
+
 // A kernel that does what none of ours should.
 class BadKernel final : public Work {
  public:
@@ -33,9 +39,9 @@ class BadKernel final : public Work {
     config.blockDim = 1;
     config.stream = static_cast<cudaStream_t>(queue.native());
     void* memory = nullptr;
-    cudaMalloc(&memory, 4);
-    cudaFree(memory);
-    return queue.launched(function, cudaLaunchKernelEx(&config, touch, static_cast<int*>(memory)));
+    cudaMalloc(&memory, kBytes);  // until the reset
+    int* const behind = static_cast<int*>(memory) + kBytes / sizeof(int);
+    return queue.launched(function, cudaLaunchKernelEx(&config, touch, behind));
   }
 };
 
@@ -139,6 +145,124 @@ TEST_F(CudaFailure, TheFirstCallThatMeetsItTellsTheCause) {
   EXPECT_EQ(status, 507015);
   expect_cause("aclrtCreateStream");
   reset_device();
+}
+
+// What CUDA refuses for once is told in its words; it is no lack of memory unless CUDA says so.
+TEST_F(CudaFailure, ARefusalHasTheWordsOfCuda) {
+  void* memory = allocate(64);
+  void* made = nullptr;
+  aclrtEvent event = nullptr;
+  aclrtStream streams[64] = {};
+  int local = 0;
+  size_t free_bytes = 0, total = 0;
+  ASSERT_EQ(aclrtCreateEvent(&event), 0);
+  struct Row {
+    const char* function;
+    std::function<aclError()> call;
+  };
+  const Row rows[] = {
+      {"aclrtMalloc", [&] { return aclrtMalloc(&made, 4 << 20, ACL_MEM_MALLOC_HUGE_FIRST); }},
+      {"aclrtMallocHost", [&] { return aclrtMallocHost(&made, 4 << 20); }},
+      {"aclrtCreateStream",
+       [&] {
+         aclError status = 0;  // until none is left that was used before
+         for (size_t i = 0; i < 64 && status == 0; ++i) status = aclrtCreateStream(&streams[i]);
+         for (aclrtStream& each : streams) {
+           if (each != nullptr) aclrtDestroyStream(std::exchange(each, nullptr));
+         }
+         return status;
+       }},
+      {"aclrtCreateContext", [&] { return aclrtCreateContext(&made, 0); }},
+      {"aclrtRecordEvent", [&] { return aclrtRecordEvent(event, stream_); }},
+      {"aclrtMemset", [&] { return aclrtMemset(memory, 64, 1, 64); }},
+      {"aclrtMemcpy", [&] { return aclrtMemcpy(memory, 4, &local, 4, ACL_MEMCPY_HOST_TO_DEVICE); }},
+      {"aclrtMemsetAsync", [&] { return aclrtMemsetAsync(memory, 64, 1, 64, stream_); }},
+      {"aclrtGetMemInfo", [&] { return aclrtGetMemInfo(ACL_HBM_MEM, &free_bytes, &total); }},
+  };
+  // The first one also makes the stream for copies.
+  for (const cudaError_t error : {cudaErrorInvalidResourceHandle, cudaErrorMemoryAllocation}) {
+    for (const Row& row : rows) {
+      SCOPED_TRACE(testing::Message() << row.function << " and error " << error);
+      // An allocation is tried twice.
+      const bool twice = std::string(row.function).starts_with("aclrtMalloc");
+      emulated::fail_calls(1, twice ? 2 : 1, error);
+      const aclError status = row.call();
+      emulated::fail_call(0, cudaSuccess);
+      EXPECT_EQ(status, error == cudaErrorMemoryAllocation ? 207001 : 507000);
+      const std::string message = take_message();
+      for (const char* const part : {row.function, cudaGetErrorName(error)}) {
+        EXPECT_NE(message.find(part), std::string::npos) << part << " in: " << message;
+      }
+      EXPECT_EQ(aclrtSynchronizeStream(stream_), 0);
+    }
+  }
+  EXPECT_EQ(aclrtDestroyEvent(event), 0);
+  EXPECT_EQ(aclrtFree(memory), 0);
+  EXPECT_EQ(aclrtDestroyStream(stream_), 0);
+}
+
+// One that does not take back all of the program's aclrtSetDevice calls mends nothing.
+TEST_F(CudaFailure, AResetThatIsNotTheLastTellsTheCause) {
+  aclrtEvent event = nullptr;
+  ASSERT_EQ(aclrtCreateEvent(&event), 0);
+  ASSERT_EQ(aclrtRecordEvent(event, stream_), 0);
+  ASSERT_EQ(aclrtSetDevice(0), 0);
+  fail_device();
+  aclrtEvent other = nullptr;
+  EXPECT_EQ(aclrtCreateEvent(&other), 507015);
+  expect_cause("aclrtCreateEvent");
+  aclrtEventWaitStatus waits{};
+  EXPECT_EQ(aclrtQueryEventWaitStatus(event, &waits), 507015);
+  expect_cause("aclrtQueryEventWaitStatus");
+  EXPECT_EQ(aclrtResetDevice(0), 507015);
+  expect_cause("aclrtResetDevice");
+  EXPECT_EQ(aclrtSynchronizeDevice(), 507015);
+  expect_cause("aclrtSynchronizeDevice");
+  reset_device();
+  EXPECT_EQ(aclrtSynchronizeEvent(event), 107000) << "recorded before the reset";
+  EXPECT_NE(take_message().find("expected a record since"), std::string::npos);
+  EXPECT_EQ(aclrtRecordEvent(event, stream_), 0);
+  EXPECT_EQ(aclrtSynchronizeEvent(event), 0) << take_message();
+  EXPECT_EQ(aclrtDestroyEvent(event), 0);
+  EXPECT_EQ(aclrtDestroyStream(stream_), 0);
+}
+
+// A callback that nobody processes holds its stream for ever, but no further than a reset.
+TEST_F(CudaFailure, WhatHeldTheDeviceGoesWithAReset) {
+  aclrtStream held = nullptr;
+  ASSERT_EQ(aclrtCreateStream(&held), 0);
+  ASSERT_EQ(aclrtSubscribeReport(static_cast<uint64_t>(pthread_self()), held), 0);
+  const auto frees_kept = [] {
+    size_t before = 0, after = 0, total = 0;
+    EXPECT_EQ(cudaMemGetInfo(&before, &total), cudaSuccess);
+    aclgrad_make_room();
+    EXPECT_EQ(cudaMemGetInfo(&after, &total), cudaSuccess);
+    return after > before;
+  };
+  EXPECT_EQ(aclrtFree(allocate(64 << 20)), 0);
+  ASSERT_EQ(aclrtLaunchCallback([](void*) {}, nullptr, ACL_CALLBACK_BLOCK, held), 0);
+  EXPECT_FALSE(frees_kept()) << "CUDA would wait for the callback";
+  fail_device();
+  reset_device();
+  EXPECT_EQ(aclrtFree(allocate(64 << 20)), 0);
+  EXPECT_TRUE(frees_kept());
+  EXPECT_EQ(aclrtDestroyStream(stream_), 0);
+}
+
+// CUDA's runtime says of these too that the process can do nothing more on the device.
+TEST_F(CudaFailure, LessUsualFailuresStickToo) {
+  for (const int number : {703, 721, 810, 911, 999}) {
+    SCOPED_TRACE(number);
+    emulated::fail_call(1, static_cast<cudaError_t>(number));
+    void* memory = nullptr;
+    EXPECT_EQ(aclrtMalloc(&memory, 1000, ACL_MEM_MALLOC_HUGE_FIRST), 507015);
+    EXPECT_EQ(aclrtSynchronizeDevice(), 507015);
+    const std::string message = take_message();
+    EXPECT_NE(message.find("failed before"), std::string::npos) << message;
+    EXPECT_EQ(aclrtResetDevice(0), 507015);
+    take_message();
+    ASSERT_EQ(aclrtSetDevice(0), 0);
+  }
 }
 
 // CUDA gives the addresses of what a reset took to what is allocated next.

@@ -15,6 +15,7 @@
 
 #include "acl/acl.h"
 #include "fuzz/operators.h"
+#include "runtime/services.h"
 #include "support/compare.h"
 #include "support/targets.h"
 
@@ -159,9 +160,10 @@ TEST(Fuzz, AllOperators) {
     refused += attempt.status != kOk ? 1 : 0;
     reported += attempt.synchronise != ACL_SUCCESS ? 1 : 0;
   }
-  std::printf("%lld calls from seed %llu on: %lld refused, %lld with data errors\n",
-              static_cast<long long>(calls), static_cast<unsigned long long>(options.seed),
-              static_cast<long long>(refused), static_cast<long long>(reported));
+  std::printf("%lld calls on %s from seed %llu on: %lld refused, %lld with data errors\n",
+              static_cast<long long>(calls), aclgrad_has_device_queues() ? "cuda" : "cpu",
+              static_cast<unsigned long long>(options.seed), static_cast<long long>(refused),
+              static_cast<long long>(reported));
   EXPECT_GT(calls, 0);
 }
 

@@ -191,7 +191,7 @@ TEST(Targets, AreRunAndRestored) {
     EXPECT_EQ(n, aclgrad_threads());
     ++calls;
   });
-  EXPECT_EQ(calls, 4);
+  EXPECT_EQ(calls, aclgrad_has_device_queues() ? 1 : 4);
   EXPECT_EQ(threads, aclgrad_threads());
 }
 

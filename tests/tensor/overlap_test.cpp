@@ -11,21 +11,13 @@
 #include <vector>
 
 #include "support/random.h"
+#include "support/view.h"
 
 namespace aclgrad {
 namespace {
 
+using test::make_view;
 using test::Random;
-
-View make_view(aclDataType dtype, const std::vector<int64_t>& dims,
-               const std::vector<int64_t>& strides) {
-  View view;
-  view.dtype = dtype;
-  view.rank = static_cast<int>(dims.size());
-  std::copy(dims.begin(), dims.end(), view.dims.begin());
-  std::copy(strides.begin(), strides.end(), view.strides.begin());
-  return view;
-}
 
 // Byte offsets of all elements, in index order.
 std::vector<int64_t> element_offsets(const View& view) {

@@ -331,15 +331,17 @@ TEST(Phases, TheVerboseLineTellsProblemTimeAndBytes) {
     int lines = 0;
     for (size_t at = output.find("aclgrad: "); at != std::string::npos;
          at = output.find("aclgrad: ", at + 1), ++lines) {
-      char target[32] = "";
+      char device[8] = "", target[32] = "";
       double time = -1.0;
       int packed = -1;
       ASSERT_EQ(std::sscanf(output.c_str() + at,
-                            "aclgrad: scale_add/f32/24 cpu %31s time %lf us bytes 1234 packed %d",
-                            target, &time, &packed),
-                3)
+                            "aclgrad: scale_add/f32/24 %7s %31s time %lf us bytes 1234 packed %d",
+                            device, target, &time, &packed),
+                4)
           << output;
-      EXPECT_EQ(std::string(target), aclgrad_active_target());
+      const bool on_cuda = aclgrad_has_device_queues();
+      EXPECT_STREQ(device, on_cuda ? "cuda" : "cpu");
+      EXPECT_STREQ(target, on_cuda ? "gpu" : aclgrad_active_target());
       EXPECT_GE(time, 0.0);
       EXPECT_EQ(packed, lines == 0 ? 0 : 192) << output;
     }

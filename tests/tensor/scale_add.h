@@ -13,6 +13,7 @@
 #include "support/run.h"
 #include "tensor/check.h"
 #include "tensor/launch.h"
+#include "tensor/scale_add_task.h"
 
 namespace aclgrad::test {
 
@@ -50,7 +51,8 @@ inline float load_float(const void* from) {
   return value;
 }
 
-struct ScaleAddCall {
+// Has no kernel for a GPU.
+struct ScaleAddOnCpu {
   std::array<int, 4> operands;  // x, y, out, copy_out
   std::array<View, 4> views;
   bool have_y, have_copy, report;
@@ -73,8 +75,27 @@ struct ScaleAddCall {
   }
 };
 
-inline Status fill_launch(const ScaleAdd& in, const std::array<Operand, 5>& operands,
-                          Launch& launch) {
+struct ScaleAddCall : ScaleAddOnCpu {
+  CudaAnswer on_cuda(const Run& run) const {
+    ScaleAddTask task{};
+    for (size_t i = 0; i < 4; ++i) {
+      task.views[i] = views[i];
+      const bool given = (i != 1 || have_y) && (i != 3 || have_copy);
+      task.addresses[i] = given ? run.get<float>(operands[i]) : nullptr;
+    }
+    task.count = views[0].numel();
+    task.region = book > 0 ? static_cast<unsigned char*>(run.region(region)) : nullptr;
+    task.book = book;
+    task.record = report ? run.record() : nullptr;
+    return scale_add_on_cuda(task, run.queue());
+  }
+  void explain(const DeviceRecord&, DataErrors& errors) const {
+    errors.report("aclnnScaleAdd: as ordered");
+  }
+};
+
+template <class Call>
+Status fill_launch(const ScaleAdd& in, const std::array<Operand, 5>& operands, Launch& launch) {
   const int x = launch.input(operands[0], in.layout);
   const int y = launch.input(operands[1], in.layout);
   launch.unused(operands[2]);
@@ -91,7 +112,7 @@ inline Status fill_launch(const ScaleAdd& in, const std::array<Operand, 5>& oper
   }
   launch.describe("scale_add/f32/" + std::to_string(operands[0].numel()), 1234);
   if (operands[0].numel() == 0) return kOk;
-  ScaleAddCall& call = launch.make<ScaleAddCall>();
+  Call& call = launch.make<Call>();
   call.operands = {x, y, out, copy_out};
   for (size_t i = 0; i < 4; ++i) call.views[i] = launch.view(call.operands[i]);
   call.have_y = operands[1].given();
@@ -103,7 +124,8 @@ inline Status fill_launch(const ScaleAdd& in, const std::array<Operand, 5>& oper
   return kOk;
 }
 
-inline aclnnStatus plan(const ScaleAdd& in, uint64_t* workspace_size, aclOpExecutor** executor) {
+template <class Call = ScaleAddCall>
+aclnnStatus plan(const ScaleAdd& in, uint64_t* workspace_size, aclOpExecutor** executor) {
   return plan_phase(in.op, workspace_size, executor, [&](Launch& launch) -> Status {
     if (Status s = check::not_null(in.op, "x", in.x)) return s;
     if (Status s = check::not_null(in.op, "out", in.out)) return s;
@@ -130,7 +152,7 @@ inline aclnnStatus plan(const ScaleAdd& in, uint64_t* workspace_size, aclOpExecu
     for (const Operand& operand : operands) {
       if (Status s = check::sizes(in.op, operand)) return s;
     }
-    return fill_launch(in, operands, launch);
+    return fill_launch<Call>(in, operands, launch);
   });
 }
 
@@ -139,9 +161,11 @@ inline aclnnStatus execute(void* workspace, uint64_t workspace_size, aclOpExecut
   return run_phase(kScaleAdd, workspace, workspace_size, executor, on);
 }
 
-inline Outcome run_scale_add(const ScaleAdd& in) {
-  return run([&](uint64_t* size, aclOpExecutor** executor) { return plan(in, size, executor); },
-             execute);
+template <class Call = ScaleAddCall>
+Outcome run_scale_add(const ScaleAdd& in) {
+  return run(
+      [&](uint64_t* size, aclOpExecutor** executor) { return plan<Call>(in, size, executor); },
+      execute);
 }
 
 // Phase one that a test relies on.

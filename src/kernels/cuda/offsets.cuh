@@ -26,8 +26,9 @@ class Offsets {
 
   // In elements. Contiguous and padded views cost a multiplication; every further dimension a
   // division.
-  __host__ __device__ int64_t operator()(int64_t number) const {
+  __device__ int64_t operator()(int64_t number) const {
     int64_t offset = 0;
+#pragma unroll 1  // one dimension is usual, and registers are scarce
     for (int i = rank_ - 1; i > 0; --i) {
       offset += number % dims_[i] * strides_[i];
       number /= dims_[i];

@@ -1,110 +1,135 @@
 // SPDX-License-Identifier: Apache-2.0
-// One thread an element: its number is taken apart into indices of the common shape, from which
-// both places follow.
+// A thread takes some accesses, whose numbers are taken apart into indices of the common shape; or
+// a block takes a tile, reads it along the source and writes it along the target.
 #include "kernels/cuda/strided_copy.h"
 
-#include <algorithm>
-
-#include "base/checked.h"
-#include "base/dtype.h"
 #include "kernels/cuda/launch.cuh"
+#include "kernels/cuda/strided_copy_plan.h"
 
 namespace aclgrad {
 namespace {
 
-constexpr unsigned kThreads = 256;
+using cuda::CopyKind;
+using cuda::CopyLoop;
+using cuda::CopyPlace;
+using cuda::CopyPlan;
+
+constexpr int kAccesses = cuda::kCopyTuning.accesses;
+constexpr auto kThreads = static_cast<int>(cuda::kCopyTuning.threads);
 
 // The largest elements, which are aligned to half of their size.
 struct TwoWords {
   uint64_t first, second;
 };
 
-// The loops of both views, innermost first. Strides in elements.
-struct Loops {
-  int rank = 0;
-  int64_t count = 1;
-  int64_t dims[kMaxRank] = {};
-  int64_t source[kMaxRank] = {};
-  int64_t target[kMaxRank] = {};
-};
-
-// Without dimensions of size 1, and with neighbours joined that step as one in both views.
-Loops loops_of(const View& from, const View& to) {
-  Loops loops;
-  for (int i = to.rank - 1; i >= 0; --i) {
-    const auto index = static_cast<size_t>(i);
-    const int64_t dim = to.dims[index];
-    loops.count *= dim;
-    if (dim == 1) continue;
-    const int last = loops.rank - 1;
-    if (last >= 0 && from.strides[index] == loops.source[last] * loops.dims[last] &&
-        to.strides[index] == loops.target[last] * loops.dims[last]) {
-      loops.dims[last] *= dim;
-      continue;
+template <class Access, class Number>
+__global__ void __launch_bounds__(kThreads)
+    copy_accesses(const __grid_constant__ CopyPlan plan, const Access* source, Access* target) {
+  constexpr int64_t kOfBlock = int64_t{kThreads} * kAccesses;
+  for (int64_t first = cuda::block_index() * kOfBlock + cuda::thread_index(); first < plan.count;
+       first += cuda::block_count() * kOfBlock) {
+    Access values[kAccesses];
+    int64_t places[kAccesses];
+#pragma unroll
+    for (int i = 0; i < kAccesses; ++i) {
+      const int64_t number = first + i * kThreads;
+      if (number >= plan.count) continue;
+      const CopyPlace place = cuda::place_in_copy(plan, static_cast<Number>(number));
+      values[i] = source[place.source];
+      places[i] = place.target;
     }
-    loops.dims[loops.rank] = dim;
-    loops.source[loops.rank] = from.strides[index];
-    loops.target[loops.rank] = to.strides[index];
-    ++loops.rank;
-  }
-  return loops;
-}
-
-template <class Element>
-__device__ void copy_element(const Loops& loops, int64_t number, const Element* source,
-                             Element* target) {
-  int64_t from = 0;
-  int64_t to = 0;
-  for (int i = 0; i < loops.rank; ++i) {
-    const int64_t index = number % loops.dims[i];
-    number /= loops.dims[i];
-    from += index * loops.source[i];
-    to += index * loops.target[i];
-  }
-  target[to] = source[from];
-}
-
-template <class Element>
-__global__ void copy_elements(Loops loops, const Element* source, Element* target) {
-  const int64_t stride = cuda::block_count() * cuda::thread_count();
-  for (int64_t i = cuda::block_index() * cuda::thread_count() + cuda::thread_index();
-       i < loops.count; i += stride) {
-    copy_element(loops, i, source, target);
+#pragma unroll
+    for (int i = 0; i < kAccesses; ++i) {
+      if (first + i * kThreads < plan.count) target[places[i]] = values[i];
+    }
   }
 }
 
-template <class Element>
-__global__ void copy_in_order(Loops loops, const Element* source, Element* target) {
-  for (int64_t i = 0; i < loops.count; ++i) copy_element(loops, i, source, target);
+// What is left of a loop from the tile on.
+__device__ int tile_length(const CopyLoop& loop, int64_t tile, int edge) {
+  const int64_t left = loop.count - tile * edge;
+  return static_cast<int>(left < edge ? left : edge);
 }
 
 template <class Element>
-CudaAnswer run(const Loops& loops, const void* source, void* target, bool sequential,
-               const CudaQueue& queue) {
-  const auto* from = static_cast<const Element*>(source);
-  auto* to = static_cast<Element*>(target);
-  if (sequential) return cuda::launch(queue, {1, 1}, copy_in_order<Element>, loops, from, to);
-  const int64_t blocks = cuda::blocks_for(ceil_div(loops.count, int64_t{kThreads}));
-  return cuda::launch(queue, {blocks, kThreads}, copy_elements<Element>, loops, from, to);
+__global__ void __launch_bounds__(kThreads)
+    copy_tiles(const __grid_constant__ CopyPlan plan, const Element* source, Element* target) {
+  constexpr int kEdge = cuda::tile_edge(sizeof(Element));
+  constexpr int kPitch = cuda::tile_pitch(sizeof(Element));
+  constexpr int kSteps = kEdge * kEdge / kThreads;
+  __shared__ Element tile[kEdge * kPitch];  // rows run along the source
+  const int line = cuda::thread_index() / kEdge;
+  const int own = cuda::thread_index() % kEdge;
+  for (int64_t number = cuda::block_index(); number < plan.count; number += cuda::block_count()) {
+    const CopyPlace place = cuda::place_in_copy(plan, static_cast<uint32_t>(number));
+    const int along_target = tile_length(plan.inner[0], place.index[0], kEdge);
+    const int along_source = tile_length(plan.inner[1], place.index[1], kEdge);
+#pragma unroll
+    for (int step = 0; step < kSteps; ++step) {
+      const int row = line + step * (kThreads / kEdge);
+      if (row < along_target && own < along_source) {
+        tile[row * kPitch + own] =
+            source[place.source + row * plan.inner[0].source + own * plan.inner[1].source];
+      }
+    }
+    __syncthreads();
+#pragma unroll
+    for (int step = 0; step < kSteps; ++step) {
+      const int column = line + step * (kThreads / kEdge);
+      if (column < along_source && own < along_target) {
+        target[place.target + own * plan.inner[0].target + column * plan.inner[1].target] =
+            tile[own * kPitch + column];
+      }
+    }
+    __syncthreads();
+  }
+}
+
+template <class Element>
+__global__ void copy_in_order(const __grid_constant__ CopyPlan plan, const Element* source,
+                              Element* target) {
+  for (int64_t i = 0; i < plan.count; ++i) {
+    const CopyPlace place = cuda::place_in_copy(plan, static_cast<uint64_t>(i));
+    target[place.target] = source[place.source];
+  }
+}
+
+template <class Access>
+CudaAnswer run(const CopyPlan& plan, const void* source, void* target, const CudaQueue& queue) {
+  const auto* from = static_cast<const Access*>(source);
+  auto* to = static_cast<Access*>(target);
+  switch (plan.kind) {
+    case CopyKind::kInOrder:
+      return cuda::launch(queue, plan.launch, copy_in_order<Access>, plan, from, to);
+    case CopyKind::kTiles:
+      return cuda::launch(queue, plan.launch, copy_tiles<Access>, plan, from, to);
+    default:
+      return plan.wide
+                 ? cuda::launch(queue, plan.launch, copy_accesses<Access, uint64_t>, plan, from, to)
+                 : cuda::launch(queue, plan.launch, copy_accesses<Access, uint32_t>, plan, from,
+                                to);
+  }
 }
 
 }  // namespace
 
 CudaAnswer cuda_strided_copy(const View& from, const void* source, const View& to, void* target,
                              bool sequential, const CudaQueue& queue) noexcept {
-  const Loops loops = loops_of(from, to);
-  if (loops.count == 0) return cudaSuccess;
-  switch (dtype_size(to.dtype)) {
+  const uintptr_t addresses =
+      reinterpret_cast<uintptr_t>(source) | reinterpret_cast<uintptr_t>(target);
+  const CopyPlan plan = cuda::plan_copy(from, to, sequential, addresses);
+  switch (plan.bytes) {
     case 1:
-      return run<uint8_t>(loops, source, target, sequential, queue);
+      return run<uint8_t>(plan, source, target, queue);
     case 2:
-      return run<uint16_t>(loops, source, target, sequential, queue);
+      return run<uint16_t>(plan, source, target, queue);
     case 4:
-      return run<uint32_t>(loops, source, target, sequential, queue);
+      return run<uint32_t>(plan, source, target, queue);
     case 8:
-      return run<uint64_t>(loops, source, target, sequential, queue);
+      return run<uint64_t>(plan, source, target, queue);
     default:
-      return run<TwoWords>(loops, source, target, sequential, queue);
+      return addresses % cuda::kMostAccessBytes == 0 ? run<uint4>(plan, source, target, queue)
+                                                     : run<TwoWords>(plan, source, target, queue);
   }
 }
 

@@ -16,9 +16,10 @@ struct Tensors {
       : table({shape.table_rows, shape.width}, dtype),
         indices({shape.count}, ACL_INT64),
         y({shape.count, shape.width}, dtype) {
-    indices.fill(shape.indices);
+    const std::vector<double> drawn = indices_of(shape);
+    indices.fill(drawn);
     std::vector<bool> used(static_cast<size_t>(shape.table_rows), false);
-    for (const double index : shape.indices) used[static_cast<size_t>(index)] = true;
+    for (const double index : drawn) used[static_cast<size_t>(index)] = true;
     used_rows = std::count(used.begin(), used.end(), true);
   }
   // Table rows that nobody looks up are not read.
@@ -30,10 +31,15 @@ struct Tensors {
   int64_t used_rows = 0;
 };
 
+void check(aclDataType, const std::string& shape) {
+  if (parse_lookups(shape).by_frequency) {
+    throw std::invalid_argument("shape '" + shape + "': -freq is for gradients");
+  }
+}
+
 Problem make(aclDataType dtype, const std::string& shape) {
-  const LookupShape lookups = parse_lookups(shape);
-  if (lookups.by_frequency) throw std::invalid_argument(shape + ": -freq is for gradients");
-  auto t = std::make_shared<Tensors>(lookups, dtype);
+  check(dtype, shape);
+  auto t = std::make_shared<Tensors>(parse_lookups(shape), dtype);
   return {[t](uint64_t* size, aclOpExecutor** executor) {
             return aclnnEmbeddingGetWorkspaceSize(t->table.handle(), t->indices.handle(),
                                                   t->y.handle(), size, executor);
@@ -42,7 +48,7 @@ Problem make(aclDataType dtype, const std::string& shape) {
 }
 
 [[maybe_unused]] const bool added =
-    add({"embedding", make, in_dtypes(kAllFloats, embedding::bench_shapes())});
+    add({"embedding", check, make, in_dtypes(kAllFloats, embedding::bench_shapes())});
 
 }  // namespace
 }  // namespace aclgrad::bench

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Embedding on the CPU: a copy of rows with canonical NaNs, several at a time on their way from
 // memory. An output that does not fit the cache is written past it; where rows are not whole lines,
-// short ones through a stage and long ones line by line.
+// the shortest through a stage, short ones from registers and long ones line by line.
 #include <algorithm>
 #include <atomic>
 #include <cstddef>
@@ -20,6 +20,7 @@
 #include <hwy/foreach_target.h>
 
 #include "kernels/cpu/stage-inl.h"
+#include "ops/embedding/carry-inl.h"
 #include "ops/embedding/elements-inl.h"
 #include "ops/embedding/lines-inl.h"
 
@@ -38,7 +39,12 @@ constexpr size_t kStreamBytes = 256;
 // the stage; f16 97276x97276x257 4.7 and 6.7).
 constexpr size_t kLongRow = 256;
 
-// Of the stage of shorter rows.
+// Bytes from which shorter rows go to y from registers (CarryWriter). Sixteen-bit elements take
+// twice the shuffles (the same core: bf16 757576x757576x33 8.6 ms so, 7.6 through the stage;
+// 196850x196850x127 4.6 and 5.6; f32 198413x198413x63 4.4 and 5.1).
+constexpr size_t kLeastCarried = 64, kLeastCarriedHalves = 128;
+
+// Of the stage of the shortest rows.
 constexpr size_t kStageBytes = size_t{16} << 10;
 
 // Bytes of table rows that are on their way from memory while one is copied, and those of each row
@@ -46,6 +52,11 @@ constexpr size_t kStageBytes = size_t{16} << 10;
 constexpr int64_t kBytesAhead = 8192;
 constexpr int64_t kMostRowsAhead = 32;  // a power of two
 constexpr size_t kPrefetchBytes = 4096;
+
+// Rows of so many bytes that share lines are called from L2 to L1 when half of those ahead of them
+// are done: a load that is part of two lines waits for each of them (the same core: f32
+// 378788x378788x33 5.0 ms without, 4.2 so; rows of whole lines gain nothing).
+constexpr size_t kLeastNear = 64, kMostNear = 2048;
 
 constexpr int64_t kNoPosition = std::numeric_limits<int64_t>::max();
 
@@ -115,6 +126,19 @@ HWY_INLINE void copy_row(char* to, const char* from, const char* ahead, size_t b
   copy_elements<Kind>(to, from, bytes);
 }
 
+// Asks for a row, if any, that may begin with any element in a line. `kLevel`: to the second level
+// of the caches, or with 3 to the first.
+template <class Kind, int kLevel>
+HWY_INLINE void ask_for(const char* row, size_t bytes) {
+  if (row == nullptr) return;
+  size_t at = 0;
+  for (; bytes - at > kCacheLine + sizeof(typename Kind::Bits); at += kCacheLine) {
+    __builtin_prefetch(row + at, 0, kLevel);
+  }
+  __builtin_prefetch(row + at, 0, kLevel);
+  __builtin_prefetch(row + bytes - 1, 0, kLevel);
+}
+
 // Finds the table rows of positions. Its numbers are its own, so that the copies, which may write
 // anything as far as the compiler knows, do not make it fetch them again.
 template <class Index>
@@ -146,47 +170,100 @@ class Lookup {
   bool uniform_;
 };
 
-// One task: a panel of a block of rows.
-template <class Kind, class Index>
-void block(const Job& job, int64_t task) {
-  const int64_t begin = task / job.plan.panels * job.plan.block_rows;
-  const int64_t end = std::min(begin + job.plan.block_rows, job.problem.rows);
-  const int64_t first_byte = task % job.plan.panels * kPanelBytes;
-  const auto bytes = static_cast<size_t>(std::min(kPanelBytes, job.row_bytes - first_byte));
-  constexpr size_t kUnit = Kind::kFloating ? sizeof(typename Kind::Bits) : 1;
-  const bool stream = job.streaming;
+// A panel of a block of rows.
+struct Part {
+  Part(const Job& job, int64_t task)
+      : begin(task / job.plan.panels * job.plan.block_rows),
+        end(std::min(begin + job.plan.block_rows, job.problem.rows)),
+        first_byte(task % job.plan.panels * kPanelBytes),
+        bytes(static_cast<size_t>(std::min(kPanelBytes, job.row_bytes - first_byte))),
+        y(static_cast<char*>(job.at.y) + first_byte) {}
+
+  int64_t begin, end;  // rows
+  int64_t first_byte;
+  size_t bytes;
+  char* y;  // of row 0
+};
+
+// Calls copy(to, from, ahead) for every row.
+template <class Kind, class Index, class Copy>
+HWY_INLINE void each_row(const Job& job, const Part& part, Copy&& copy) {
+  const int64_t begin = part.begin, end = part.end;
   const int64_t distance = job.ahead;
+  const size_t bytes = part.bytes;
+  const bool share_lines = (reinterpret_cast<uintptr_t>(job.at.table) |
+                            static_cast<uintptr_t>(job.table_rows.stride() * job.size)) %
+                               kCacheLine !=
+                           0;
+  const bool call = share_lines && bytes >= kLeastNear && bytes <= kMostNear;
   const bool uniform = job.y_rows.uniform();
   const int64_t y_step = job.y_rows.stride() * job.size;
-  char* const y = static_cast<char*>(job.at.y) + first_byte;
-  const Lookup<Index> lookup(job, first_byte);
-  const char* found[kMostRowsAhead];
+  char* const y = part.y;
+  const Lookup<Index> lookup(job, part.first_byte);
+  const char* found[kMostRowsAhead] = {};
   const auto slot = [](int64_t position) {
     return static_cast<size_t>(position) % static_cast<size_t>(kMostRowsAhead);
   };
-  const auto each_row = [&](auto&& copy) HWY_ATTR {
-    for (int64_t position = begin; position < std::min(begin + distance, end); ++position) {
-      found[slot(position)] = lookup.find(position);
-    }
-    for (int64_t position = begin; position < end; ++position) {
-      const char* from = found[slot(position)];
-      const char* ahead = position + distance < end ? lookup.find(position + distance) : nullptr;
-      found[slot(position + distance)] = ahead;
-      copy(y + (uniform ? position * y_step : job.y_rows(position) * job.size), from, ahead);
-    }
-  };
+  for (int64_t position = begin; position < std::min(begin + distance, end); ++position) {
+    found[slot(position)] = lookup.find(position);
+  }
+  for (int64_t position = begin; position < end; ++position) {
+    const char* from = found[slot(position)];
+    const char* ahead = position + distance < end ? lookup.find(position + distance) : nullptr;
+    found[slot(position + distance)] = ahead;
+    if (call) ask_for<Kind, 3>(found[slot(position + distance / 2)], bytes);
+    copy(y + (uniform ? position * y_step : job.y_rows(position) * job.size), from, ahead);
+  }
+}
+
+// Whether rows that follow each other and are written past the cache went from registers.
+template <class Kind, class Index>
+bool carry_rows(const Job& job, const Part& part) {
+#if HWY_TARGET <= HWY_AVX2
+  constexpr size_t kUnit = Rotation<Kind>::kUnit;
+  constexpr size_t kLeast = kUnit == 2 ? kLeastCarriedHalves : kLeastCarried;
+  if (part.bytes < kLeast || part.bytes >= kLongRow) return false;
+  if ((reinterpret_cast<uintptr_t>(part.y) | part.bytes) % kUnit != 0) return false;
+  CarryWriter<Kind> carry;
+  each_row<Kind, Index>(job, part, [&](char* to, const char* from, const char* ahead) HWY_ATTR {
+    ask_for<Kind, 2>(ahead, part.bytes);
+    carry.row(to, from, part.bytes);
+  });
+  carry.flush();
+  return true;
+#else
+  static_cast<void>(job);
+  static_cast<void>(part);
+  return false;
+#endif
+}
+
+// One task.
+template <class Kind, class Index>
+void block(const Job& job, int64_t task) {
+  const Part part(job, task);
+  const size_t bytes = part.bytes;
+  constexpr size_t kUnit = Kind::kFloating ? sizeof(typename Kind::Bits) : 1;
+  const bool stream = job.streaming;
+  const bool carried = stream && job.follows && carry_rows<Kind, Index>(job, part);
+  if (carried) {
+    hwy::FlushStream();
+    return;
+  }
   if (stream && job.follows && bytes < kLongRow) {
     Stage<char, kStageBytes> stage(true);
-    each_row([&](char* to, const char* from, const char* ahead)
-                 HWY_ATTR { copy_row<Kind>(stage.room(to, bytes), from, ahead, bytes); });
+    each_row<Kind, Index>(job, part, [&](char* to, const char* from, const char* ahead) HWY_ATTR {
+      copy_row<Kind>(stage.room(to, bytes), from, ahead, bytes);
+    });
     stage.flush();
-  } else if (stream && job.follows && reinterpret_cast<uintptr_t>(y) % kUnit == 0) {
+  } else if (stream && job.follows && reinterpret_cast<uintptr_t>(part.y) % kUnit == 0) {
     LineWriter<Kind> lines;
-    each_row([&](char* to, const char* from, const char* ahead)
-                 HWY_ATTR { lines.row(to, from, ahead, bytes); });
+    each_row<Kind, Index>(job, part, [&](char* to, const char* from, const char* ahead) HWY_ATTR {
+      lines.row(to, from, ahead, bytes);
+    });
     lines.flush();
   } else {
-    each_row([&](char* to, const char* from, const char* ahead) HWY_ATTR {
+    each_row<Kind, Index>(job, part, [&](char* to, const char* from, const char* ahead) HWY_ATTR {
       const auto place = reinterpret_cast<uintptr_t>(to);
       const bool whole_lines = (place | bytes) % kCacheLine == 0;
       if (stream && place % kUnit == 0 && (bytes >= kStreamBytes || whole_lines)) {

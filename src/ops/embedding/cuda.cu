@@ -6,7 +6,7 @@
 
 #include "base/checked.h"
 #include "kernels/cuda/launch.cuh"
-#include "kernels/cuda/places.cuh"
+#include "kernels/cuda/offsets.cuh"
 #include "ops/embedding/elements.h"
 #include "ops/embedding/plan.h"
 #include "ops/embedding/problem.h"
@@ -25,7 +25,7 @@ struct Task {
   int64_t rows, table_rows;
   int64_t table_stride;   // in elements
   int64_t element_parts;  // Bits of an element
-  cuda::Places index_places, y_places;
+  cuda::Offsets index_places, y_places;
   bool indices_are_wide;
   int64_t units;  // of a row
   int threads_of_row;
@@ -33,7 +33,7 @@ struct Task {
 };
 
 __device__ int64_t index_of(const Task& task, int64_t row) {
-  const int64_t at = task.index_places.at(row);
+  const int64_t at = task.index_places(row);
   return task.indices_are_wide ? static_cast<const int64_t*>(task.indices)[at]
                                : static_cast<const int32_t*>(task.indices)[at];
 }
@@ -73,7 +73,7 @@ __global__ void __launch_bounds__(kTuning.threads) copy_rows(Task task) {
     if (bad) task.record->rule = 1;
     const auto* const from = static_cast<const Bits*>(task.table) +
                              (bad ? 0 : index * task.table_stride * task.element_parts);
-    auto* const to = static_cast<Bits*>(task.y) + task.y_places.at(row) * task.element_parts;
+    auto* const to = static_cast<Bits*>(task.y) + task.y_places(row) * task.element_parts;
     Access values[kTuning.accesses] = {};
 #pragma unroll
     for (int i = 0; i < kTuning.accesses; ++i) {
@@ -122,11 +122,10 @@ cudaError_t launch(const Problem& problem, Task& task, const CudaQueue& queue) {
   task.element_parts = size / static_cast<int64_t>(sizeof(Bits));
   const int64_t row_bytes = problem.cols * size;
   const auto aligned = [](int64_t bytes) { return bytes % kAccessBytes == 0; };
-  bool wide = aligned(row_bytes) && aligned(task.table_stride * size) &&
-              aligned(static_cast<int64_t>(reinterpret_cast<uintptr_t>(task.table))) &&
-              aligned(static_cast<int64_t>(reinterpret_cast<uintptr_t>(task.y)));
-  for (int i = 0; i < task.y_places.rank; ++i)
-    wide = wide && aligned(task.y_places.strides[i] * size);
+  const bool wide = aligned(row_bytes) && aligned(task.table_stride * size) &&
+                    aligned(static_cast<int64_t>(reinterpret_cast<uintptr_t>(task.table))) &&
+                    aligned(static_cast<int64_t>(reinterpret_cast<uintptr_t>(task.y))) &&
+                    task.y_places.multiples_of(kAccessBytes / size);
   const int64_t bits_of_row = problem.cols * task.element_parts;
   constexpr int kCount = kAccessBytes / static_cast<int>(sizeof(Bits));
   return wide ? launch_units<Kind, Bits, kCount>(task, bits_of_row, queue)
@@ -145,8 +144,8 @@ CudaAnswer run_cuda(const Problem& problem, const Addresses& at, DeviceRecord* r
             problem.table_rows,
             problem.table.strides[0],
             0,
-            cuda::Places(problem.indices, problem.indices.rank),
-            cuda::Places(problem.y, problem.y.rank - 1),
+            cuda::Offsets(problem.indices, problem.indices.rank),
+            cuda::Offsets(problem.y, problem.y.rank - 1),
             problem.indices.dtype == ACL_INT64,
             0,
             0,

@@ -112,10 +112,10 @@ TEST(Embedding, MatchesReferenceOnEveryTargetAndThreadCount) {
 // Outputs beyond the cache are written past it, on every target and at every alignment; a bad index
 // is among them.
 TEST(Embedding, LargeOutputs) {
-  const auto run_large = [](int64_t cols, Arrangement out) {
-    Options options = all_of(ACL_INT8);
+  const auto run_large = [](int64_t cols, Arrangement out, aclDataType dtype = ACL_INT8) {
+    Options options = all_of(dtype);
     options.out_in = out;
-    const int64_t rows = (int64_t{24} << 20) / cols;
+    const int64_t rows = (int64_t{24} << 20) / (cols * static_cast<int64_t>(dtype_size(dtype)));
     Problem problem({rows, 50, cols}, options);
     std::vector<double> indices = problem.indices.values();
     indices[7] = 50;
@@ -128,6 +128,9 @@ TEST(Embedding, LargeOutputs) {
   for_each_target([&](const std::string&) {
     run_large(1027, Arrangement::kOffset);
     run_large(61, Arrangement::kOffset);
+    run_large(33, Arrangement::kOffset, ACL_FLOAT);
+    run_large(101, Arrangement::kOffset, ACL_FLOAT16);
+    run_large(40, Arrangement::kContiguous, ACL_INT32);
   });
   run_large(1024, Arrangement::kContiguous);
   run_large(300, Arrangement::kRowPadded);
@@ -289,7 +292,12 @@ TEST(Embedding, NansInLargeOutputs) {
     large.table.fill_bits(row);
     large.run_and_check();
   };
-  for_each_target([&](const std::string&) { run_large(ACL_FLOAT, 259, Arrangement::kOffset); });
+  for_each_target([&](const std::string&) {
+    run_large(ACL_FLOAT, 259, Arrangement::kOffset);
+    run_large(ACL_FLOAT, 48, Arrangement::kOffset);
+    run_large(ACL_BF16, 77, Arrangement::kOffset);
+    run_large(ACL_DOUBLE, 17, Arrangement::kContiguous);
+  });
   run_large(ACL_BF16, 515, Arrangement::kContiguous);
   run_large(ACL_FLOAT16, 37, Arrangement::kOffset);
   run_large(ACL_DOUBLE, 64, Arrangement::kRowPadded);

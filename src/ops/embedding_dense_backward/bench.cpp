@@ -14,12 +14,14 @@ struct Tensors {
       : dy({shape.count, shape.width}, dtype),
         indices({shape.count}, ACL_INT64),
         dw({shape.table_rows, shape.width}, dtype) {
-    indices.fill(shape.indices);
+    indices.fill(indices_of(shape));
   }
   int64_t bytes() const { return dy.bytes() + indices.bytes() + dw.bytes(); }
 
   Tensor dy, indices, dw;
 };
+
+void check(aclDataType, const std::string& shape) { parse_lookups(shape); }
 
 Problem make(aclDataType dtype, const std::string& shape) {
   const LookupShape lookups = parse_lookups(shape);
@@ -35,7 +37,7 @@ Problem make(aclDataType dtype, const std::string& shape) {
 }
 
 [[maybe_unused]] const bool added =
-    add({"embedding_dense_backward", make,
+    add({"embedding_dense_backward", check, make,
          in_dtypes(kAllFloats, embedding_dense_backward::bench_shapes())});
 
 }  // namespace

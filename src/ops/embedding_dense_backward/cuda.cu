@@ -11,6 +11,7 @@
 #include <cstring>
 
 #include "kernels/cuda/launch.cuh"
+#include "kernels/cuda/scratch.cuh"
 #include "kernels/cuda/sort.h"
 #include "ops/embedding_dense_backward/plan.h"
 #include "ops/embedding_dense_backward/problem.h"
@@ -146,7 +147,7 @@ class Scratch {
       places[i] = bytes;
       if (buffers_[i] == nullptr) bytes += lent;
     }
-    const cudaError_t error = cuda::taken(cudaMallocAsync(&memory_, bytes, stream()));
+    const cudaError_t error = cuda::take_scratch(queue_, bytes, memory_);
     if (error != cudaSuccess) return error;
     for (int i = 0; i < 2; ++i) {
       if (buffers_[i] == nullptr) buffers_[i] = static_cast<std::byte*>(memory_) + places[i];
@@ -159,7 +160,7 @@ class Scratch {
     return static_cast<cudaError_t>(cuda_sort(sort_, memory_, sort_bytes_, queue_, sorted_));
   }
   cudaError_t give() {
-    return memory_ == nullptr ? cudaSuccess : cuda::taken(cudaFreeAsync(memory_, stream()));
+    return memory_ == nullptr ? cudaSuccess : cuda::give_scratch(queue_, memory_);
   }
 
   Numbers keys() const { return {sort_.keys[sorted_], sort_.wide}; }
@@ -172,7 +173,6 @@ class Scratch {
   static size_t round_up_bytes(size_t bytes) {
     return static_cast<size_t>(round_up(static_cast<int64_t>(bytes), kAlignment));
   }
-  cudaStream_t stream() const { return static_cast<cudaStream_t>(queue_.stream); }
 
   const CudaQueue& queue_;
   SortTask sort_;
@@ -191,7 +191,7 @@ bool fits(const Task& task) {
     return reinterpret_cast<uintptr_t>(address) % (kColumns * size) == 0;
   };
   return task.cols % kColumns == 0 && task.dw_stride % kColumns == 0 &&
-         task.dy_places.are_multiples_of(kColumns) && aligned(task.dy, sizeof(T)) &&
+         task.dy_places.multiples_of(kColumns) && aligned(task.dy, sizeof(T)) &&
          aligned(task.dw, sizeof(TOut));
 }
 
@@ -261,8 +261,8 @@ CudaAnswer run_cuda(const Problem& problem, const Plan& plan, const Addresses& a
             problem.cols,
             problem.padding,
             problem.dw.strides[0],
-            cuda::Places(problem.dy, problem.dy.rank - 1),
-            cuda::Places(problem.indices, problem.indices.rank),
+            cuda::Offsets(problem.dy, problem.dy.rank - 1),
+            cuda::Offsets(problem.indices, problem.indices.rank),
             problem.indices.dtype,
             problem.scale_by_frequency,
             {}};

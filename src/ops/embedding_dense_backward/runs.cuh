@@ -53,7 +53,7 @@ struct ChainReader {
   __device__ int64_t offset_of(int round) const {
     if (lane >= rows_of(round)) return 0;
     const int entry = (round * groups + group) * kChainRows + lane;
-    return task.dy_places.at(task.positions[first + entry]);
+    return task.dy_places(task.positions[first + entry]);
   }
   __device__ void load_batch(int round, int from) {
     if (columns == nullptr) return;

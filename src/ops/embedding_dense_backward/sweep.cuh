@@ -119,7 +119,7 @@ __device__ inline void place_runs(const Task& task, SweepShared& shared, int64_t
     const int64_t key = task.keys[i];
     const auto entry = static_cast<int>(i - first);
     if (key < first_row || key >= end_row) continue;
-    shared.offsets[entry] = task.dy_places.at(task.positions[i]);
+    shared.offsets[entry] = task.dy_places(task.positions[i]);
     const auto row = static_cast<int>(key - first_row);
     if (i == 0 || task.keys[i - 1] != key) shared.begin[row] = entry;
     if (i + 1 == task.rows || task.keys[i + 1] != key) shared.end[row] = entry + 1;

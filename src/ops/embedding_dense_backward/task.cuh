@@ -7,7 +7,7 @@
 #include <cstring>
 
 #include "kernels/cuda/launch.cuh"
-#include "kernels/cuda/places.cuh"
+#include "kernels/cuda/offsets.cuh"
 #include "kernels/cuda/search.cuh"
 #include "kernels/cuda/vec.cuh"
 #include "ops/embedding_dense_backward/index.h"
@@ -54,7 +54,7 @@ struct Task {
   int64_t rows, table_rows, cols;
   int64_t padding;
   int64_t dw_stride;
-  cuda::Places dy_places, index_places;
+  cuda::Offsets dy_places, index_places;
   aclDataType index_type;
   bool scale_by_frequency;
   CudaPlan plan;
@@ -75,7 +75,7 @@ struct Read {
 template <class T>
 __device__ Read read_as(const Task& task, int64_t position) {
   const auto* const from = static_cast<const T*>(task.indices);
-  const Index<T> index(from[task.index_places.at(position)]);
+  const Index<T> index(from[task.index_places(position)]);
   return {index.integer, index.floating, index.row(task.table_rows)};
 }
 __device__ inline Read read_index(const Task& task, int64_t position) {

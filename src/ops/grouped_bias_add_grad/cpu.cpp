@@ -139,32 +139,55 @@ void write_chain(const Job& job, const Block<T>& block, int64_t begin, int64_t e
   }
 }
 
+// The sum of `rows` rows in columns from `from` on, as many as there are lanes, or `lanes` of them.
+// `whole`: rows of which sixteen elements may be read.
+template <class T>
+HWY_INLINE F32x16 sum_chain(const T* from, int64_t stride, int64_t whole, int64_t rows,
+                            size_t lanes) {
+  F32x16 sum = zero16();  // so that a sum of nothing but -0 is +0
+  for (int64_t i = 0; i < whole; ++i) sum = add(sum, load16(from + i * stride));
+  for (int64_t i = whole; i < rows; ++i) sum = add(sum, load_first(from + i * stride, lanes));
+  return sum;
+}
+
+// Calls put(column, sum, lanes) for the sums of a chain of a small group's rows. `readable`: rows
+// after which sixteen elements may be read whatever the column.
+template <class T, class Put>
+HWY_INLINE void each_small_sum(const T* first, int64_t stride, int64_t rows, int64_t cols,
+                               int64_t readable, Put&& put) {
+  for (int64_t col = 0; col < cols; col += kVector) {
+    const auto lanes = static_cast<size_t>(std::min(kVector, cols - col));
+    const int64_t whole = lanes == kLanes ? rows : std::clamp(readable, int64_t{0}, rows);
+    put(col, sum_chain(first + col, stride, whole, rows, lanes), lanes);
+  }
+}
+
 // A small group: a chain of rows at a time, whose sums go to FP64 totals unless there is no other.
-// `readable`: rows after which sixteen elements may be read whatever the column.
 template <class T>
 void write_small(const Job& job, const Block<T>& block, int64_t readable) {
   const int64_t stride = job.problem.row_stride();
   const int64_t cols = job.problem.cols;
-  alignas(64) double totals[kShortRow] = {};
-  int64_t row = 0;
-  do {
-    const int64_t rows = std::min(kChainRows, block.rows - row);
-    for (int64_t col = 0; col < cols; col += kVector) {
-      const auto lanes = static_cast<size_t>(std::min(kVector, cols - col));
-      const T* from = block.first + row * stride + col;
-      const int64_t whole = lanes == kLanes ? rows : std::clamp(readable - row, int64_t{0}, rows);
-      F32x16 sum = zero16();
-      for (int64_t i = 0; i < whole; ++i) sum = add(sum, load16(from + i * stride));
-      for (int64_t i = whole; i < rows; ++i) sum = add(sum, load_first(from + i * stride, lanes));
-      if (block.rows > kChainRows) {
-        add_to(totals + col, sum);
+  if (block.rows <= kChainRows) {
+    const auto write = [&](int64_t col, const F32x16& sum, size_t lanes) HWY_ATTR {
+      T* out = block.out + col;
+      if (lanes < kLanes) {
+        store_first(sum, out, lanes);
+      } else if (job.streaming && can_stream(out)) {
+        stream16(sum, out);
       } else {
-        lanes < kLanes ? store_first(sum, block.out + col, lanes) : store16(sum, block.out + col);
+        store16(sum, out);
       }
-    }
-    row += rows;
-  } while (row < block.rows);
-  if (block.rows > kChainRows) write_totals(job, totals, cols, block.out);
+    };
+    return each_small_sum(block.first, stride, block.rows, cols, readable, write);
+  }
+  alignas(64) double totals[kShortRow] = {};
+  for (int64_t row = 0; row < block.rows; row += kChainRows) {
+    each_small_sum(block.first + row * stride, stride, std::min(kChainRows, block.rows - row), cols,
+                   readable - row, [&](int64_t col, const F32x16& sum, size_t) HWY_ATTR {
+                     add_to(totals + col, sum);
+                   });
+  }
+  write_totals(job, totals, cols, block.out);
 }
 
 // A block of rows that are not folded, a vector long at least: columns [begin, end).

@@ -11,7 +11,9 @@
 
 #include "aclnnop/aclnn_grouped_bias_add_grad.h"
 #include "ops/grouped_bias_add_grad/cases.h"
+#include "ops/grouped_bias_add_grad/plan.h"
 #include "ops/grouped_bias_add_grad/reference.h"
+#include "runtime/services.h"
 #include "support/compare.h"
 #include "support/run.h"
 #include "support/same_bits.h"
@@ -535,6 +537,26 @@ TEST(GroupedBiasAddGrad, DataErrors) {
 }
 
 // Bad ends may name all rows again and again: more blocks than the workspace has room for at once.
+// Whole numbers, so that sums of a block are exact, and no two alike.
+TEST(GroupedBiasAddGrad, MoreBlocksThanAGpuJoinsAtOnce) {
+  use_device();
+  if (!aclgrad_has_device_queues()) GTEST_SKIP() << "the CPU joins them one by one";
+  using namespace grouped_bias_add_grad;
+  const int64_t rows = block_rows(most_folded_rows(1, 4)) * (kCudaTuning.join_rows + 2);
+  Tensor dy({1, rows, 1}, ACL_FLOAT), out({1, 1}, ACL_FLOAT);
+  dy.fill_integers(1, 0, 3);
+  const std::vector<double> values = dy.values();
+  const Outcome outcome = run(
+      [&](uint64_t* size, aclOpExecutor** executor) {
+        return aclnnGroupedBiasAddGradGetWorkspaceSize(dy.handle(), nullptr, out.handle(), size,
+                                                       executor);
+      },
+      aclnnGroupedBiasAddGrad);
+  ASSERT_TRUE(outcome.ok()) << outcome;
+  const double sum = std::accumulate(values.begin(), values.end(), 0.0);
+  EXPECT_EQ(out.values(), std::vector<double>{static_cast<double>(static_cast<float>(sum))});
+}
+
 TEST(GroupedBiasAddGrad, BadEndsThatNameAllRowsManyTimes) {
   for (const int64_t cols : {3, 24, 300}) {
     const int64_t rows = 300000 / cols;

@@ -30,6 +30,8 @@ struct Tensors {
   aclIntArray* normalized;
 };
 
+void check(aclDataType, const std::string& shape) { parse_dims(shape, 2); }
+
 Problem make(aclDataType dtype, const std::string& shape) {
   const Dims dims = parse_dims(shape, 2);
   auto t = std::make_shared<Tensors>(dims[0], dims[1], dtype);
@@ -42,7 +44,7 @@ Problem make(aclDataType dtype, const std::string& shape) {
 }
 
 [[maybe_unused]] const bool added =
-    add({"layer_norm", make, in_dtypes(kAllFloats, layer_norm::bench_shapes())});
+    add({"layer_norm", check, make, in_dtypes(kAllFloats, layer_norm::bench_shapes())});
 
 }  // namespace
 }  // namespace aclgrad::bench

@@ -15,6 +15,7 @@
 #include <type_traits>
 
 #include "aclnn/acl_meta.h"
+#include "ops/layer_norm/columns-inl.h"
 #include "ops/layer_norm/moments-inl.h"
 #include "ops/layer_norm/statistics.h"
 
@@ -41,6 +42,9 @@ struct Rows {
   size_t count = 0;
   const T* x[kRows];
   void* y[kRows];
+  // Elements between the sixteen rows of x, behind each of which seven elements may be read; 0: it
+  // is not so.
+  int64_t columns_stride = 0;
   alignas(64) double wide_mean[kRows] = {};  // before it is rounded
   alignas(64) double squares[kRows] = {};    // around it
   alignas(64) float mean[kRows] = {};
@@ -78,6 +82,22 @@ HWY_INLINE void divide_sums(Rows<T>& rows, double reciprocal_cols) {
   }
 }
 
+// Squares around the rounded means, which stand in squares, become those around the means.
+template <class T>
+HWY_INLINE void move_to_means(Rows<T>& rows, size_t n) {
+  const TagF64 d;
+  const hn::Rebind<float, TagF64> narrow;
+  const VecF64 count = hn::Set(d, static_cast<double>(n));
+  for (size_t r = 0; r < rows.count; r += kWideLanes) {
+    const VecF64 near = hn::PromoteTo(d, hn::LoadU(narrow, rows.mean + r));
+    const VecF64 step = hn::Sub(hn::Load(d, rows.wide_mean + r), near);
+    const VecF64 around =
+        hn::Sub(hn::Load(d, rows.squares + r), hn::Mul(hn::Mul(step, step), count));
+    const VecF64 zero = hn::Zero(d);
+    hn::Store(hn::IfThenElse(hn::Lt(around, zero), zero, around), d, rows.squares + r);
+  }
+}
+
 // The moments of rows of at most kChainColumns columns from their put_sums(), of which there is
 // room for kRows: the lanes of many rows are joined at once, and nothing waits for a row's own sum.
 // squares(r) gives the lanes of row r's squares around its rounded mean.
@@ -93,17 +113,7 @@ HWY_INLINE void find_joined_moments(Rows<T>& rows, double* sums, size_t n, doubl
   for (r = 0; r < rows.count; ++r) store_raw(squares(r), lanes + r * kLanes);
   std::fill(lanes + r * kLanes, lanes + kRows * kLanes, 0.0f);
   set_to(rows.squares, lane_sums(lanes));
-  const TagF64 d;
-  const hn::Rebind<float, TagF64> narrow;
-  const VecF64 count = hn::Set(d, static_cast<double>(n));
-  for (r = 0; r < rows.count; r += kWideLanes) {  // around_mean()
-    const VecF64 near = hn::PromoteTo(d, hn::LoadU(narrow, rows.mean + r));
-    const VecF64 step = hn::Sub(hn::Load(d, rows.wide_mean + r), near);
-    const VecF64 around =
-        hn::Sub(hn::Load(d, rows.squares + r), hn::Mul(hn::Mul(step, step), count));
-    const VecF64 zero = hn::Zero(d);
-    hn::Store(hn::IfThenElse(hn::Lt(around, zero), zero, around), d, rows.squares + r);
-  }
+  move_to_means(rows, n);
 }
 
 template <class T>
@@ -116,17 +126,55 @@ HWY_INLINE void find_joined_moments(Rows<T>& rows, double* sums, size_t n, doubl
 template <class T>
 HWY_INLINE void find_short_moments(Rows<T>& rows, size_t n, double reciprocal_cols) {
   alignas(64) double sums[kRows * kWideSums];
-  for (size_t r = 0; r < rows.count; ++r) {
-    put_sums(load_two_first(rows.x[r], n), sums + r * kWideSums);
+  const auto each_row = [&](auto&& put) HWY_ATTR {
+    for (size_t r = 0; r < rows.count; ++r) put(rows.x[r], sums + r * kWideSums);
+  };
+  bool put = false;
+#if HWY_TARGET <= HWY_AVX3
+  if constexpr (std::is_same_v<T, float>) {
+    put = n > kLanes;
+    if (n > kLanes + kWideLanes) {
+      each_row([n](const float* x, double* out) HWY_ATTR { put_sums_of_two<true>(x, n, out); });
+    } else if (put) {
+      each_row([n](const float* x, double* out) HWY_ATTR { put_sums_of_two<false>(x, n, out); });
+    }
+  }
+#endif
+  if (!put) {
+    each_row([n](const T* x, double* out) HWY_ATTR { put_sums(load_two_first(x, n), out); });
   }
   find_joined_moments(rows, sums, n, reciprocal_cols, [&](size_t r) HWY_ATTR {
     return squares_of_two<T>(load_two_first(rows.x[r], n), n, rows.mean[r]);
   });
 }
 
+#if HWY_TARGET <= HWY_AVX3
+// The same from columns.
+template <size_t kColumns>
+HWY_INLINE void find_column_moments(Rows<float>& rows, size_t n, double reciprocal_cols) {
+  alignas(64) float columns[kColumns * kLanes];
+  load_columns(rows.x[0], rows.columns_stride, n, columns);
+  for (size_t c = n; c < kColumns; ++c) store_raw(zero16(), columns + c * kLanes);
+  sum_columns<kColumns>(columns, rows.wide_mean);
+  divide_sums(rows, reciprocal_cols);
+  const F32x16 centres = load16(rows.mean);
+  for (size_t c = n; c < kColumns; ++c) store_raw(centres, columns + c * kLanes);
+  set_to(rows.squares, square_columns<kColumns>(columns, centres));
+  move_to_means(rows, n);
+}
+#endif
+
 // The moments of rows of at most a panel.
 template <class T>
 void find_moments(Rows<T>& rows, size_t n, double reciprocal_cols) {
+#if HWY_TARGET <= HWY_AVX3
+  if constexpr (std::is_same_v<T, float>) {
+    if (rows.columns_stride != 0) {
+      if (n <= kEight) return find_column_moments<kEight>(rows, n, reciprocal_cols);
+      return find_column_moments<kMostColumns>(rows, n, reciprocal_cols);
+    }
+  }
+#endif
   if (n <= kTwo) return find_short_moments(rows, n, reciprocal_cols);
   if (n <= kChainColumns) {
     alignas(64) double sums[kRows * kWideSums];

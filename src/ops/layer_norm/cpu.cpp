@@ -21,6 +21,7 @@
 #include <hwy/foreach_target.h>
 
 #include "kernels/cpu/stage-inl.h"
+#include "ops/layer_norm/across-inl.h"
 #include "ops/layer_norm/block-inl.h"
 #include "ops/layer_norm/find-inl.h"
 #include "ops/layer_norm/gathered-inl.h"
@@ -189,20 +190,29 @@ HWY_NOINLINE void write_and_find(const Job& job, const Rows<T>& rows, bool strea
 }
 
 // The same for rows that write_joined() writes. No next ones: there are none to sum.
-HWY_NOINLINE void write_joined_and_find(const Job& job, const Rows<float>& rows, SharedLine& line,
-                                        Rows<float>* next) {
+template <class T>
+HWY_NOINLINE void write_joined_and_find(const Job& job, const Rows<T>& rows, SharedLine<T>& line,
+                                        Rows<T>* next) {
   const auto cols = static_cast<size_t>(job.problem.cols);
   if (next == nullptr) {
     for (size_t r = 0; r < rows.count; ++r) {
-      write_joined<false>(passing(rows, r, rows, r, 0), job.gamma, job.beta, cols, line, nullptr);
+      write_joined<T, false>(passing(rows, r, rows, r, 0), job.gamma, job.beta, cols, line,
+                             nullptr);
+    }
+    return;
+  }
+  const auto other = [&](size_t r) { return std::min(r, next->count - 1); };
+  if (cols > kChainColumns) {
+    for (size_t r = 0; r < rows.count; ++r) {
+      const auto pass = passing(rows, r, *next, other(r), 0);
+      next->set_moments(other(r), write_joined_long(pass, job.gamma, job.beta, cols, line));
     }
     return;
   }
   alignas(64) double sums[kRows * kWideSums];
   for (size_t r = 0; r < rows.count; ++r) {
-    const size_t other = std::min(r, next->count - 1);
-    write_joined<true>(passing(rows, r, *next, other, 0), job.gamma, job.beta, cols, line,
-                       sums + other * kWideSums);
+    write_joined<T, true>(passing(rows, r, *next, other(r), 0), job.gamma, job.beta, cols, line,
+                          sums + other(r) * kWideSums);
   }
   find_joined_moments(*next, sums, cols, job.reciprocal_cols);
 }
@@ -214,6 +224,31 @@ int64_t group_rows(int64_t cols) {
   return std::clamp(kGroupBytes / (cols * size), int64_t{1}, static_cast<int64_t>(kRows));
 }
 
+// Rows::columns_stride of `count` rows from row `row` on.
+template <class T>
+int64_t columns_stride(const Job& job, int64_t row, size_t count) {
+  if (!kHasColumns || !std::is_same_v<T, float> || count != kRows) return 0;
+  const int64_t cols = job.problem.cols;
+  constexpr auto kStep = static_cast<int64_t>(kEight);
+  if (cols < kStep / 2 || cols > static_cast<int64_t>(kMostColumns) || !job.x_rows.uniform())
+    return 0;
+  const int64_t stride = job.x_rows.stride();
+  // What is read too much is the beginning of the next row, never what lies between rows.
+  const bool more = stride == cols && row + static_cast<int64_t>(count) < job.problem.rows;
+  return cols % kStep == 0 || more ? stride : 0;
+}
+
+// Whether blocks of rows are written across their borders: FP32 rows of the slab are whole lines
+// together, and follow each other in x and y.
+template <class T>
+bool writes_across(const Job& job) {
+  const int64_t cols = job.problem.cols;
+  return kHasColumns && std::is_same_v<T, float> && job.plan.slab_rows % int64_t{kRows} == 0 &&
+         cols >= int64_t{kLeastAcross} && cols <= int64_t{kMostAcross} && is_staged<T>(job) &&
+         begins_line(static_cast<const char*>(job.at.y)) && job.y_follows && job.x_rows.uniform() &&
+         job.x_rows.stride() == cols;
+}
+
 // One task: a slab of rows.
 template <class T>
 void slab(const Job& job, int64_t index) {
@@ -222,10 +257,14 @@ void slab(const Job& job, int64_t index) {
   const int64_t end = std::min(begin + job.plan.slab_rows, job.problem.rows);
   const int64_t group = group_rows<T>(cols);
   const bool together = cols > kApartColumns;
-  const bool joined = std::is_same_v<T, float> && together && job.y_follows &&
-                      cols <= static_cast<int64_t>(kChainColumns) && is_staged<T>(job);
+  constexpr bool kJoined = !std::is_same_v<T, bfloat16_t>;
+  const bool joined = kJoined && together && job.y_follows && is_staged<T>(job);
   const bool staged = !joined && is_staged<T>(job);
-  SharedLine line;
+#if HWY_TARGET <= HWY_AVX3
+  const bool across = writes_across<T>(job);
+  const AcrossWriter across_writer(job.gamma, job.beta, across ? static_cast<size_t>(cols) : 0);
+#endif
+  SharedLine<T> line;
   YStage<T> stage(job.streaming);
   Rows<T> blocks[2], part;
   Rows<T>* rows = &blocks[0];
@@ -235,6 +274,7 @@ void slab(const Job& job, int64_t index) {
     to.x[0] = first_of<T>(job, row);
     to.y[0] = first_of_y(job, row);
     const auto count = static_cast<int64_t>(to.count);
+    to.columns_stride = columns_stride<T>(job, row, to.count);
     if (job.x_rows.uniform() && job.y_rows.uniform()) {
       for (int64_t r = 1; r < count; ++r) to.x[r] = to.x[0] + r * job.x_rows.stride();
       for (int64_t r = 1; r < count; ++r) {
@@ -253,7 +293,7 @@ void slab(const Job& job, int64_t index) {
     put_statistics(job, row, *rows);
     const bool more = row + group < end;
     if (more) locate(*next, row + group);
-    if constexpr (std::is_same_v<T, float>) {
+    if constexpr (kJoined) {
       if (joined && is_plain(job, *rows)) {
         write_joined_and_find(job, *rows, line, more ? next : nullptr);
         if (more) finish_dense(job, *next);
@@ -262,6 +302,17 @@ void slab(const Job& job, int64_t index) {
       }
     }
     line.flush();
+#if HWY_TARGET <= HWY_AVX3
+    if constexpr (std::is_same_v<T, float>) {
+      if (across && rows->count == kRows && is_plain(job, *rows)) {
+        stage.flush();
+        across_writer.write(*rows);
+        if (more) find_statistics(job, *next);
+        std::swap(rows, next);
+        continue;
+      }
+    }
+#endif
     const bool in_stage = staged && enter_stage(job, *rows, stage);
     if (more && together && staged == in_stage && is_plain(job, *rows)) {
       write_and_find(job, *rows, job.streaming && !staged, *next);

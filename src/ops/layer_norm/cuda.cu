@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "kernels/cuda/launch.cuh"
+#include "kernels/cuda/numbers.cuh"
 #include "kernels/cuda/offsets.cuh"
 #include "kernels/cuda/shared.cuh"
 #include "kernels/cuda/vec.cuh"
@@ -17,17 +18,6 @@ namespace {
 
 constexpr int kThreads = kGpu.warps * kWarpLanes;
 
-// One number for each row; not wanted where base is null.
-struct Output {
-  void* base;
-  cuda::Offsets places;
-  aclDataType dtype;
-
-  __device__ void put(int64_t row, float value) const {
-    if (base != nullptr) cuda::store_number(base, dtype, places(row), value);
-  }
-};
-
 struct Task {
   int64_t rows, cols;
   const void* x;
@@ -36,7 +26,7 @@ struct Task {
   bool accesses_fit;  // y has x's dtype, rows of both begin and end where accesses do
   cuda::Offsets x_rows, y_rows;
   const float *gamma, *beta;  // dense
-  Output mean, rstd;
+  cuda::NumbersOut mean, rstd;
   double reciprocal_cols, eps;
   Moments* moments;  // kApart
   RowNumbers* numbers;
@@ -49,12 +39,12 @@ struct Task {
 
 // gamma or beta as dense FP32; `absent` where there is none.
 __global__ void __launch_bounds__(kThreads)
-    copy_weights(const void* from, aclDataType dtype, const __grid_constant__ cuda::Offsets places,
-                 float absent, int64_t cols, float* to) {
+    copy_weights(const __grid_constant__ cuda::NumbersIn from, float absent, int64_t cols,
+                 float* to) {
   const int64_t stride = cuda::block_count() * cuda::thread_count();
   for (int64_t col = cuda::block_index() * cuda::thread_count() + cuda::thread_index(); col < cols;
        col += stride) {
-    to[col] = from == nullptr ? absent : cuda::load_number(from, dtype, places(col));
+    to[col] = from.base == nullptr ? absent : from.at(col);
   }
 }
 
@@ -300,11 +290,9 @@ cudaError_t prepare_weights(const View& view, const void* given_at, float absent
                             bool copied, void* region, const CudaQueue& queue, const float*& out) {
   out = static_cast<const float*>(copied ? region : given_at);
   if (!copied || cols == 0) return cudaSuccess;
-  const bool here = given(view);
-  const cuda::Offsets places = here ? cuda::Offsets(view, view.rank) : cuda::Offsets();
+  const cuda::NumbersIn from = given(view) ? cuda::NumbersIn(view, given_at) : cuda::NumbersIn();
   return cuda::launch(queue, {cuda::blocks_for(ceil_div(cols, int64_t{kThreads})), kThreads},
-                      copy_weights, here ? given_at : nullptr, view.dtype, places, absent, cols,
-                      static_cast<float*>(region));
+                      copy_weights, from, absent, cols, static_cast<float*>(region));
 }
 
 template <class T>
@@ -318,11 +306,8 @@ cudaError_t launch(const Problem& problem, const Addresses& at, const CudaQueue&
   task.y_dtype = problem.y.dtype;
   task.x_rows = cuda::Offsets(problem.x, problem.row_dim);
   task.y_rows = cuda::Offsets(problem.y, problem.row_dim);
-  const auto output = [](const View& view, void* base) {
-    return given(view) ? Output{base, cuda::Offsets(view, view.rank), view.dtype} : Output{};
-  };
-  task.mean = output(problem.mean, at.mean);
-  task.rstd = output(problem.rstd, at.rstd);
+  if (given(problem.mean)) task.mean = cuda::NumbersOut(problem.mean, at.mean);
+  if (given(problem.rstd)) task.rstd = cuda::NumbersOut(problem.rstd, at.rstd);
   if (problem.cols == 0) {
     return cuda::launch(queue, {cuda::blocks_for(ceil_div(task.rows, int64_t{kThreads})), kThreads},
                         put_without_columns, task);

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// FP32 rows of y that follow each other and are not whole lines, written past the caches: vectors
-// of y are taken where its lines begin, not its rows, so that only the lines that two rows share
-// pass a buffer. (A stage for all of y costs as much again as writing it: 24462x511 on one core of
-// Zen 4 took twice the time of 24414x512.)
+// FP32 and FP16 rows of y that follow each other and are not whole lines, written past the caches:
+// vectors of y are taken where its lines begin, not its rows, so that only the lines that two rows
+// share pass a buffer. (BF16's vectors of gamma and beta do not begin at any column.) (A stage for
+// all of y costs as much again as writing it: 24462x511 on one core of Zen 4 took twice the time of
+// 24414x512.)
 
 #if defined(ACLGRAD_OPS_LAYER_NORM_JOINED_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef ACLGRAD_OPS_LAYER_NORM_JOINED_INL_H_
@@ -25,39 +26,49 @@ namespace {
 
 using namespace aclgrad::HWY_NAMESPACE;
 
-// The line that the next row will complete.
+// The line that the next row will complete. A strip of either dtype is a line.
+template <class T>
 class SharedLine {
+  static constexpr size_t kLine = kStrip<T>;
+
  public:
   // Columns before the first one that begins a line of y.
-  static size_t head_of(const float* y) {
-    return (0 - reinterpret_cast<uintptr_t>(y) / sizeof(float)) % kLanes;
+  static size_t head_of(const T* y) {
+    return (0 - reinterpret_cast<uintptr_t>(y) / sizeof(T)) % kLine;
   }
-  // The first `count` elements of a row, of which v holds sixteen.
-  HWY_INLINE void complete(const Strip<float>& v, float* y, size_t count) {
+  // The first `count` elements of a row, of which v holds a line's worth.
+  HWY_INLINE void complete(const Strip<T>& v, T* y, size_t count) {
     if (count == 0) return;
     if (begin_ == nullptr) {  // the first row
       store_clean_first(v, y, count);
       return;
     }
-    store_raw(v.v[0], line_ + kLanes - count);
-    store_clean_strip(load_strip(line_), begin_, true);
+    store_clean_strip(v, line_ + kLine - count, false);
+#if HWY_TARGET == HWY_SCALAR  // has no streaming stores
+    std::memcpy(static_cast<void*>(begin_), line_, sizeof(line_) / 2);
+#else
+    for (size_t i = 0; i < kLineBytes / sizeof(float); i += kPartLanes) {
+      const auto* from = reinterpret_cast<const float*>(line_) + i;
+      hn::Stream(hn::Load(TagF32(), from), TagF32(), reinterpret_cast<float*>(begin_) + i);
+    }
+#endif
   }
   // The last `count` elements of a row, which begin a line.
-  HWY_INLINE void begin(const Strip<float>& v, float* y, size_t count) {
-    store_raw(v.v[0], line_);
+  HWY_INLINE void begin(const Strip<T>& v, T* y, size_t count) {
+    store_clean_strip(v, line_, false);
     begin_ = y;
     filled_ = count;
   }
   // Writes what no row has completed.
   void flush() {
-    if (begin_ != nullptr) std::memcpy(begin_, line_, filled_ * sizeof(float));
+    if (begin_ != nullptr) std::memcpy(static_cast<void*>(begin_), line_, filled_ * sizeof(T));
     begin_ = nullptr;
     filled_ = 0;
   }
 
  private:
-  alignas(64) float line_[2 * kLanes];
-  float* begin_ = nullptr;
+  alignas(64) T line_[2 * kLine];
+  T* begin_ = nullptr;
   size_t filled_ = 0;
 };
 
@@ -69,46 +80,122 @@ HWY_INLINE void prefetch_near(const void* p, intptr_t ahead) {
   __builtin_prefetch(reinterpret_cast<const void*>(reinterpret_cast<intptr_t>(p) + ahead));
 }
 
-// Writes `n` columns, 32 or more, of a plain row; kSum: sums those of a row to come (put_sums()).
-template <bool kSum>
-HWY_INLINE void write_joined(const Passing<float>& row, const float* gamma, const float* beta,
-                             size_t n, SharedLine& line, double* sums) {
-  const auto y_of = [&](size_t at) HWY_ATTR {
-    return normalised(load_strip(row.x + at), row.mean, row.rstd, load_numbers<float>(gamma + at),
-                      load_numbers<float>(beta + at));
-  };
-  const auto stream = [&](size_t at)
-                          HWY_ATTR { store_clean_strip<float>(y_of(at), row.y + at, true); };
-  const size_t head = SharedLine::head_of(row.y);
-  line.complete(y_of(0), row.y, head);
-  WideSum sum;
-  size_t at = head;
-  for (; at + kTwo <= n; at += kTwo) {
-    if constexpr (kSum) {
-      row.ask_for_next(at - head);
-      for (size_t i = 0; i < kTwo; i += kLanes) {
-        prefetch_near(row.next + at - head + i, kNear);
-      }
-      sum.add(row.next + at - head);
+// A plain row of `n` columns, 32 or more, on its way to the lines of y. Columns are counted from
+// the first one that begins a line.
+template <class T>
+class JoinedRow {
+ public:
+  // Writes those before it.
+  HWY_INLINE JoinedRow(const Passing<T>& row, const float* gamma, const float* beta, size_t n,
+                       SharedLine<T>& line)
+      : x_(row.x), y_(row.y), gamma_(gamma), beta_(beta), mean_(row.mean), rstd_(row.rstd) {
+    const size_t head = SharedLine<T>::head_of(y_);
+    line.complete(y_of(0), y_, head);
+    x_ += head;
+    y_ += head;
+    gamma_ += head;
+    beta_ += head;
+    left_ = n - head;
+  }
+  // As many as write_two() can write.
+  HWY_INLINE size_t twos() const { return left_ / kTwo * kTwo; }
+  HWY_INLINE void write_two(size_t at) const {
+    for (size_t i = 0; i < kTwo; i += kStrip<T>) stream(at + i);
+  }
+  // Those behind them.
+  HWY_INLINE void finish(SharedLine<T>& line) const {
+    size_t at = twos();
+    if (at + kStrip<T> <= left_) {
+      stream(at);
+      at += kStrip<T>;
     }
-    stream(at);
-    stream(at + kLanes);
+    const size_t rest = left_ - at;
+    line.begin(
+        normalised(load_strip_first(x_ + at, rest), mean_, rstd_,
+                   load_last_numbers<T>(gamma_ + at, rest), load_last_numbers<T>(beta_ + at, rest)),
+        y_ + at, rest);
+  }
+
+ private:
+  HWY_INLINE Strip<T> y_of(size_t at) const {
+    return normalised(load_strip(x_ + at), mean_, rstd_, load_numbers<T>(gamma_ + at),
+                      load_numbers<T>(beta_ + at));
+  }
+  HWY_INLINE void stream(size_t at) const { store_clean_strip<T>(y_of(at), y_ + at, true); }
+
+  const T* x_;
+  T* y_;
+  const float *gamma_, *beta_;
+  F32x16 mean_, rstd_;
+  size_t left_;
+};
+
+// Asks for kTwo columns of the row to come, and calls some that are nearer to L1.
+template <class T>
+HWY_INLINE void ask_for_joined(const Passing<T>& row, size_t at) {
+  row.ask_for_next(at);
+  for (size_t i = 0; i < kTwo; i += kStrip<T>) prefetch_near(row.next + at + i, kNear);
+}
+
+// Writes `n` columns of a plain row; kSum: sums those of a row to come (put_sums()).
+template <class T, bool kSum>
+HWY_INLINE void write_joined(const Passing<T>& pass, const float* gamma, const float* beta,
+                             size_t n, SharedLine<T>& line, double* sums) {
+  JoinedRow<T> row(pass, gamma, beta, n, line);
+  const size_t twos = row.twos();
+  WideSum sum;
+  size_t at = 0;
+  for (; at < twos; at += kTwo) {
+    if constexpr (kSum) {
+      ask_for_joined(pass, at);
+      sum.add(pass.next + at);
+    }
+    row.write_two(at);
   }
   if constexpr (kSum) {
-    size_t next = at - head;
-    for (; next + kTwo <= n; next += kTwo) sum.add(row.next + next);
-    sum.add_last(row.next + next, n - next);
+    for (; at + kTwo <= n; at += kTwo) sum.add(pass.next + at);
+    sum.add_last(pass.next + at, n - at);
     sum.put(sums);
   }
-  if (at + kLanes <= n) {
-    stream(at);
-    at += kLanes;
+  row.finish(line);
+}
+
+// The same for a row of any length, whose moments are taken panel by panel (moments()).
+template <class T>
+HWY_INLINE Moments write_joined_long(const Passing<T>& pass, const float* gamma, const float* beta,
+                                     size_t n, SharedLine<T>& line) {
+  constexpr auto kPanelColumns = static_cast<size_t>(kPanel);
+  JoinedRow<T> row(pass, gamma, beta, n, line);
+  const size_t twos = row.twos();
+  RowMoments joined;
+  Moments found{};
+  for (size_t first = 0; first < n; first += kPanelColumns) {
+    const T* next = pass.next + first;
+    const size_t columns = std::min(kPanelColumns, n - first);
+    if (HWY_UNLIKELY(columns < kLanes)) {  // no sixteen columns to begin with
+      joined.add(moments(next, static_cast<int64_t>(columns)), static_cast<int64_t>(columns));
+      continue;
+    }
+    LongTotals totals;
+    totals.centre = near_mean(next);
+    LongSums sums(totals.centre);
+    for (size_t begin = 0; begin < columns; begin += kSquareColumns) {
+      const size_t end = std::min(columns, begin + kSquareColumns);
+      size_t at = begin;
+      for (; at + kTwo <= end; at += kTwo) {
+        ask_for_joined(pass, first + at);
+        sums.add(next + at);
+        if (HWY_LIKELY(first + at < twos)) row.write_two(first + at);
+      }
+      if (at < end) sums.add_last(next + at, end - at);
+      sums.carry(totals.squares);
+    }
+    sums.put(totals.sums);
+    found = moments_from(totals, next, columns);
+    joined.add(found, static_cast<int64_t>(columns));
   }
-  const size_t rest = n - at;
-  line.begin(normalised(load_strip_first(row.x + at, rest), row.mean, row.rstd,
-                        load_last_numbers<float>(gamma + at, rest),
-                        load_last_numbers<float>(beta + at, rest)),
-             row.y + at, rest);
+  row.finish(line);
+  return n <= kPanelColumns ? found : joined.all();
 }
 
 }  // namespace

@@ -191,6 +191,29 @@ HWY_INLINE void put_sums(const TwoVectors& x, double* out) {
     hn::Store(hn::Add(chain[part], chain[part + kHalf]), TagF64(), out + part * kWideLanes);
   }
 }
+#if HWY_TARGET <= HWY_AVX3
+// The same of more than a vector of FP32, promoted on the way from memory, without the half that
+// has nothing (kUpper). Its +0 is still added: it decides the sign of a sum that is 0.
+template <bool kUpper>
+HWY_INLINE void put_sums_of_two(const float* x, size_t n, double* out) {
+  const hn::Rebind<float, TagF64> narrow;
+  const auto promote = [&](size_t at)
+                           HWY_ATTR { return hn::PromoteTo(TagF64(), hn::LoadU(narrow, x + at)); };
+  const auto promote_last = [&](size_t at) HWY_ATTR {
+    return hn::PromoteTo(TagF64(), hn::MaskedLoad(hn::FirstN(narrow, n - at), narrow, x + at));
+  };
+  constexpr size_t kUpperAt = kLanes + kWideLanes;
+  VecF64 lower = promote(0), upper = promote(kWideLanes);
+  if constexpr (kUpper) {
+    lower = hn::Add(lower, promote(kLanes));
+    upper = hn::Add(upper, promote_last(kUpperAt));
+  } else {
+    lower = hn::Add(lower, promote_last(kLanes));
+    upper = hn::Add(upper, hn::Zero(TagF64()));
+  }
+  hn::Store(hn::Add(lower, upper), TagF64(), out);
+}
+#endif
 template <class T>
 HWY_INLINE F32x16 squares_of_two(const TwoVectors& x, size_t n, float centre) {
   const F32x16 centre16 = set16(centre);

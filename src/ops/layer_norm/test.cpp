@@ -241,20 +241,42 @@ TEST(LayerNorm, LargeOutputsHaveTheBitsOfSmallOnes) {
   }
 }
 
-// FP32 rows that share lines, beyond the cache; two of them are not ordinary.
-TEST(LayerNorm, LargeRowsThatAreNotWholeLines) {
+// Of more than a panel, and the rest of a panel under a vector.
+TEST(LayerNorm, LargeLongRowsThatAreNotWholeLines) {
   if (aclgrad_has_device_queues()) GTEST_SKIP() << "of the CPU's caches";
+  for_each_target([&](const std::string& target) {
+    SCOPED_TRACE(target);
+    for (const aclDataType dtype : {ACL_FLOAT, ACL_FLOAT16}) {
+      expect_bits_of_single_rows(dtype, 1101, 8199, Arrangement::kOffset);
+    }
+    expect_bits_of_single_rows(ACL_FLOAT, 2201, 2049, Arrangement::kContiguous);
+  });
+}
+
+// FP32 rows that share lines, beyond the cache; two of them are not ordinary.
+void expect_rows_that_share_lines(int64_t rows, int64_t cols, Arrangement out) {
+  SCOPED_TRACE(std::to_string(cols) + " columns");
   Options options = all_of(ACL_FLOAT);
-  options.out = Arrangement::kOffset;
-  Problem problem({20003, 259}, options);
+  options.out = out;
+  Problem problem({rows, cols}, options);
   std::vector<double> x = problem.x.values();
-  x[size_t{1000} * 259 + 7] = std::numeric_limits<double>::quiet_NaN();
-  std::fill_n(x.begin() + int64_t{1001} * 259, 259, 3e38);
+  x[static_cast<size_t>(1000 * cols + 7)] = std::numeric_limits<double>::quiet_NaN();
+  std::fill_n(x.begin() + 1001 * cols, cols, 3e38);
   problem.x.fill(x);
   for_each_target([&](const std::string& target) {
     SCOPED_TRACE(target);
     problem.run_and_check();
   });
+}
+TEST(LayerNorm, LargeRowsThatAreNotWholeLines) {
+  if (aclgrad_has_device_queues()) GTEST_SKIP() << "of the CPU's caches";
+  expect_rows_that_share_lines(20003, 259, Arrangement::kOffset);
+}
+// Sixteen of them are whole lines.
+TEST(LayerNorm, LargeShortRowsThatAreNotWholeLines) {
+  if (aclgrad_has_device_queues()) GTEST_SKIP() << "of the CPU's caches";
+  expect_rows_that_share_lines(220003, 24, Arrangement::kContiguous);
+  expect_rows_that_share_lines(130003, 41, Arrangement::kContiguous);
 }
 
 TEST(LayerNorm, EveryDtypeCombination) {
@@ -595,6 +617,33 @@ TEST(LayerNorm, SubnormalIntermediatesHoldTheToleranceWithTheSameBitsEverywhere)
         fill_with_every_size(padded, seed);
         padded.run_and_check();
         expect_same_bits("padded", padded.output_bits(), bits);
+      }
+    }
+  }
+}
+
+// FP32 rows of up to sixteen columns, sixteen at a time: rows of nothing but -0 and rows with an
+// infinity or a NaN beside usual ones, rows that follow each other and rows with gaps.
+TEST(LayerNorm, SixteenShortRowsHaveTheSameBitsOnEveryTarget) {
+  constexpr double kInf = std::numeric_limits<double>::infinity();
+  constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+  uint64_t seed = seed_of_test(1);
+  for (int64_t cols = 3; cols <= 17; ++cols) {
+    for (const int64_t rows : {16, 53}) {
+      for (const Arrangement in : {Arrangement::kContiguous, Arrangement::kRowPadded}) {
+        Options options;
+        options.in = in;
+        SCOPED_TRACE(std::to_string(cols) + " columns, " + replay(++seed));
+        Problem problem({rows, cols}, options);
+        fill_with_every_size(problem, seed);
+        std::vector<double> x = problem.x.values();
+        std::fill_n(x.begin() + 2 * cols, cols, -0.0);
+        x[static_cast<size_t>(3 * cols + 1)] = kInf;
+        x[static_cast<size_t>(5 * cols)] = kNan;
+        problem.x.fill(x);
+        problem.run_and_check();
+        expect_same_bits_everywhere([&] { return problem.run_it(); },
+                                    {&problem.y, &problem.mean, &problem.rstd});
       }
     }
   }

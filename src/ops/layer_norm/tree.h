@@ -34,10 +34,14 @@ constexpr bool is_wide(int64_t rows, int64_t cols) {
   return rows < 32 && cols >= 2 * kPanel && rows * cols > kSmall;
 }
 
+// Rows of short tasks' blocks: sixteen rows of any columns are whole lines.
+inline constexpr int64_t kRowBlock = 16;
+
 // Rows of one task.
 constexpr int64_t slab_rows(int64_t rows, int64_t cols) {
   const int64_t least = std::max(int64_t{1}, kSmall / std::max(int64_t{1}, cols));
-  return std::max(least, ceil_div(rows, kMostSlabs));
+  const int64_t slab = std::max(least, ceil_div(rows, kMostSlabs));
+  return slab < kRowBlock ? slab : round_up(slab, kRowBlock);
 }
 
 }  // namespace aclgrad::layer_norm

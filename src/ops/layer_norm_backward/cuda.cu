@@ -21,13 +21,6 @@ constexpr int kJoinCols = cuda::kWarpLanes;
 constexpr int kJoinTile = 64;
 constexpr int kJoinLoads = kJoinTile / kJoinWarps;
 
-// What becomes of the sums.
-struct Output {
-  void* base;  // null: not wanted
-  cuda::Offsets places;
-  aclDataType dtype;
-};
-
 // The total of one column, part after part.
 struct Total {
   double all = 0.0;
@@ -46,7 +39,8 @@ struct Total {
 template <class Part>
 __global__ void __launch_bounds__(kJoinWarps* cuda::kWarpLanes)
     join_columns(const Part* parts, int64_t cols, int64_t count, int64_t per_slab,
-                 const __grid_constant__ Output dgamma, const __grid_constant__ Output dbeta) {
+                 const __grid_constant__ cuda::NumbersOut dgamma,
+                 const __grid_constant__ cuda::NumbersOut dbeta) {
   __shared__ double tile[kJoinTile][kJoinCols];
   const int warp = cuda::warp_index();
   const int lane = cuda::lane_index();
@@ -82,15 +76,13 @@ __global__ void __launch_bounds__(kJoinWarps* cuda::kWarpLanes)
     if (warp != 0 || own >= sums) continue;
     // All rows in one slab: their sum as it is, as in wide rows on the CPU.
     const double sum = per_slab == kOneSlab ? total.slab : total.all + total.slab;
-    const Output& out = own < cols ? dgamma : dbeta;
-    if (out.base == nullptr) continue;
-    const int64_t place = out.places(own < cols ? own : own - cols);
-    cuda::store_number(out.base, out.dtype, place, static_cast<float>(sum));
+    const cuda::NumbersOut& out = own < cols ? dgamma : dbeta;
+    out.put(own < cols ? own : own - cols, static_cast<float>(sum));
   }
 }
 
-cudaError_t launch_join(const Task& task, const ColumnParts& parts, const Output& dgamma,
-                        const Output& dbeta, const CudaQueue& queue) {
+cudaError_t launch_join(const Task& task, const ColumnParts& parts, const cuda::NumbersOut& dgamma,
+                        const cuda::NumbersOut& dbeta, const CudaQueue& queue) {
   const int64_t blocks = cuda::blocks_for(ceil_div(2 * task.cols, int64_t{kJoinCols}));
   const cuda::Geometry geometry{blocks, kJoinWarps * cuda::kWarpLanes};
   if (parts.slab_totals) {
@@ -115,12 +107,9 @@ Task make_task(const Problem& problem, const Addresses& at) {
     task.dx_dtype = problem.dx.dtype;
     task.dx_rows = cuda::Offsets(problem.dx, problem.row_dim);
   }
-  const auto numbers = [](const View& view, const void* base) {
-    return Numbers{base, cuda::Offsets(view, view.rank), view.dtype};
-  };
-  task.mean = numbers(problem.mean, at.mean);
-  task.rstd = numbers(problem.rstd, at.rstd);
-  if (problem.has_gamma()) task.gamma = numbers(problem.gamma, at.gamma);
+  task.mean = cuda::NumbersIn(problem.mean, at.mean);
+  task.rstd = cuda::NumbersIn(problem.rstd, at.rstd);
+  if (problem.has_gamma()) task.gamma = cuda::NumbersIn(problem.gamma, at.gamma);
   task.want_dgamma = problem.want_dgamma;
   task.want_columns = problem.want_dgamma || problem.want_dbeta;
   task.reciprocal_cols = 1.0 / static_cast<double>(problem.cols);
@@ -159,11 +148,10 @@ cudaError_t launch(const Problem& problem, const Addresses& at, const CudaQueue&
     error = launch_visits<T>(task, is_wide(problem.rows, problem.cols), queue);
   }
   if (error != cudaSuccess || !task.want_columns) return error;
-  const auto output = [](bool wanted, const View& view, void* base) {
-    return wanted ? Output{base, cuda::Offsets(view, view.rank), view.dtype} : Output{};
-  };
-  return launch_join(task, parts, output(problem.want_dgamma, problem.dgamma, at.dgamma),
-                     output(problem.want_dbeta, problem.dbeta, at.dbeta), queue);
+  cuda::NumbersOut dgamma, dbeta;
+  if (problem.want_dgamma) dgamma = cuda::NumbersOut(problem.dgamma, at.dgamma);
+  if (problem.want_dbeta) dbeta = cuda::NumbersOut(problem.dbeta, at.dbeta);
+  return launch_join(task, parts, dgamma, dbeta, queue);
 }
 
 }  // namespace

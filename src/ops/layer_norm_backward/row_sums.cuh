@@ -28,6 +28,11 @@ inline constexpr int kStripCols = sizeof(T) == 4 ? 16 : 32;
 template <class T>
 inline constexpr bool kInterleaved = std::is_same_v<T, bfloat16_t>;
 
+// What a row is filled up to with zeros: those of a whole vector more would make +0 of a sum of
+// negative zeros.
+template <class T>
+inline constexpr int kFilledCols = kInterleaved<T> ? 32 : 16;
+
 template <class T>
 __host__ __device__ bool is_short(int64_t cols) {
   return cols <= 2 * kStripCols<T>;
@@ -62,8 +67,7 @@ __device__ void add_columns(int count, bool short_row, float mean, float rstd, L
   int col = member * kOwnCols;
 #pragma unroll kUnroll
   for (; col + kOwnCols <= count; col += kRoundCols) add(col, kOwnCols);
-  // The rest of the last strip counts as zeros.
-  if (col < round_up(count, kStripCols<T>)) add(col, count - col);
+  if (col < round_up(count, kFilledCols<T>)) add(col, count - col);
 }
 
 // Two of the sixteen lanes' sums, of g or of g * xhat.

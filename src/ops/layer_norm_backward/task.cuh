@@ -3,6 +3,7 @@
 #ifndef ACLGRAD_OPS_LAYER_NORM_BACKWARD_TASK_CUH_
 #define ACLGRAD_OPS_LAYER_NORM_BACKWARD_TASK_CUH_
 
+#include "kernels/cuda/numbers.cuh"
 #include "kernels/cuda/offsets.cuh"
 #include "kernels/cuda/vec.cuh"
 #include "ops/layer_norm_backward/plan.h"
@@ -10,24 +11,13 @@
 
 namespace aclgrad::layer_norm_backward {
 
-// One number for each row or column.
-struct Numbers {
-  const void* base;
-  cuda::Offsets places;
-  aclDataType dtype;
-
-  __device__ float at(int64_t number) const {
-    return cuda::load_number(base, dtype, places(number));
-  }
-};
-
 struct Task {
   int64_t rows, cols;
   const void *dy, *x;
   void* dx;  // null: not wanted
   aclDataType dx_dtype;
   cuda::Offsets dy_rows, x_rows, dx_rows;
-  Numbers mean, rstd, gamma;  // gamma.base may be null: ones
+  cuda::NumbersIn mean, rstd, gamma;  // gamma.base may be null: ones
   bool want_dgamma, want_columns;
   double reciprocal_cols;
   // Scratch.

@@ -182,8 +182,8 @@ Plan make_plan(const Problem& problem) {
   plan.head_blocks = ceil_div(problem.heads, plan.block_heads);
   plan.block_heads = ceil_div(problem.heads, plan.head_blocks);
   const int64_t shared = problem.window - problem.step;
-  const int64_t tokens =
-      std::max(kBlockElements / (plan.block_heads * problem.width), kSharedPart * shared);
+  const int64_t tokens = std::max(kBlockElements / (plan.block_heads * problem.width),
+                                  kSharedPart * shared * problem.step / problem.window);
   plan.block_windows = ceil_div(tokens, problem.step);
   plan.window_blocks = ceil_div(problem.windows, plan.block_windows);
   return plan;

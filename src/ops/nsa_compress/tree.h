@@ -30,9 +30,10 @@ static_assert(kLongestWindow <= kGroup << kLevels);
 // is worth a block of its own.
 inline constexpr int64_t kBlockElements = int64_t{1} << 18;
 
-// Neighbouring blocks share the tokens of windows that begin in one and end in the other; those are
-// at most this fraction of a block.
-inline constexpr int64_t kSharedPart = 32;
+// Neighbouring blocks both read the tokens of windows that begin in one and end in the other. With
+// w windows a token, those are at most w / kSharedPart of a block: reading them again costs loads
+// alone, beside the arithmetic of w windows.
+inline constexpr int64_t kSharedPart = 64;
 
 // Columns of a head that are taken together.
 inline constexpr size_t kStripColumns = 2 * kLanes;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Shapes: "65536x4x128-l32-d16", tokens x heads x width with windows of 32 tokens every 16;
-// "...-s64", in 64 sequences of equal length.
+// "...-s64", in 64 sequences of equal length, "...-s64-uneven", of unlike ones.
 #include <memory>
+#include <stdexcept>
 
 #include "aclnnop/aclnn_nsa_compress_grad.h"
 #include "bench/bench.h"
@@ -28,6 +29,11 @@ struct Tensors {
   aclIntArray* sequences;
 };
 
+void check(aclDataType dtype, const std::string& name) {
+  if (dtype == ACL_FLOAT) throw std::invalid_argument("dtype 'f32': expected bf16 or f16");
+  parse_windows(name);
+}
+
 Problem make(aclDataType dtype, const std::string& name) {
   const WindowShape shape = parse_windows(name);
   const auto starts =
@@ -43,8 +49,8 @@ Problem make(aclDataType dtype, const std::string& name) {
           aclnnNsaCompressGrad, bytes, 4.0 * static_cast<double>(shape.window * t->dy.numel())};
 }
 
-[[maybe_unused]] const bool added =
-    add({"nsa_compress_grad", make, in_dtypes(kHalfFloats, nsa_compress_grad::bench_shapes())});
+[[maybe_unused]] const bool added = add(
+    {"nsa_compress_grad", check, make, in_dtypes(kHalfFloats, nsa_compress_grad::bench_shapes())});
 
 }  // namespace
 }  // namespace aclgrad::bench

@@ -24,6 +24,16 @@ constexpr int kJoinSlabs = kCudaTuning.join_slabs;
 constexpr unsigned kJoinThreads = kJoinSlabs * static_cast<unsigned>(kGroup);
 constexpr auto kConvertThreads = static_cast<unsigned>(kCudaTuning.convert_threads);
 
+// Words of a list, as they travel with a launch.
+struct ListPiece {
+  int count;
+  int64_t words[kListWords];
+};
+__global__ void __launch_bounds__(kConvertThreads)
+    write_piece(const __grid_constant__ ListPiece piece, int64_t* to) {
+  for (int i = thread_index(); i < piece.count; i += thread_count()) to[i] = piece.words[i];
+}
+
 // FP32 weights [heads][window] of windows that are too long for a block.
 template <class T>
 __global__ void __launch_bounds__(kConvertThreads)
@@ -189,28 +199,37 @@ cudaError_t launch_for_type(const Problem& problem, const Task& task, const Cuda
                                         : launch<bfloat16_t>(problem, task, queue);
 }
 
-// Sequences and gaps that are too many to travel with the launch. The problem outlives the run.
-cudaError_t launch_with_lists(const Problem& problem, Task& task, const CudaQueue& queue) {
-  const size_t sequence_bytes = problem.sequences.size() * sizeof(Sequence);
-  const size_t gap_bytes = problem.gaps.size() * sizeof(Gap);
-  const auto stream = static_cast<cudaStream_t>(queue.stream);
-  if (const cudaError_t error = cuda::use_device(queue); error != cudaSuccess) return error;
-  void* memory = nullptr;
-  cudaError_t error = cudaMallocAsync(&memory, sequence_bytes + gap_bytes, stream);
-  if (error != cudaSuccess) return error;
-  void* const gaps = static_cast<std::byte*>(memory) + sequence_bytes;
-  task.many_sequences = static_cast<const Sequence*>(memory);
-  task.many_gaps = static_cast<const Gap*>(gaps);
-  if (sequence_bytes > 0) {
-    error = cudaMemcpyAsync(memory, problem.sequences.begin(), sequence_bytes, cudaMemcpyDefault,
-                            stream);
+// A list of structs that are 64-bit words.
+template <class List>
+cudaError_t write_list_to(void* to, const List& list, const CudaQueue& queue) {
+  constexpr size_t kWord = sizeof(int64_t);
+  static_assert(sizeof(*list.begin()) % kWord == 0);
+  const size_t words = list.size() * (sizeof(*list.begin()) / kWord);
+  const auto* const from = reinterpret_cast<const std::byte*>(list.begin());
+  for (size_t first = 0; first < words; first += kListWords) {
+    ListPiece piece;
+    const size_t count = std::min(words - first, size_t{kListWords});
+    piece.count = static_cast<int>(count);
+    std::memcpy(piece.words, from + first * kWord, count * kWord);
+    const cudaError_t error = cuda::launch(queue, {1, kConvertThreads}, write_piece, piece,
+                                           static_cast<int64_t*>(to) + first);
+    if (error != cudaSuccess) return error;
   }
-  if (error == cudaSuccess && gap_bytes > 0) {
-    error = cudaMemcpyAsync(gaps, problem.gaps.begin(), gap_bytes, cudaMemcpyDefault, stream);
+  return cudaSuccess;
+}
+
+cudaError_t write_lists(const Problem& problem, void* region, Task& task, const CudaQueue& queue) {
+  if (region == nullptr) {
+    std::copy(problem.sequences.begin(), problem.sequences.end(), task.few_sequences);
+    std::copy(problem.gaps.begin(), problem.gaps.end(), task.few_gaps);
+    return cudaSuccess;
   }
-  if (error == cudaSuccess) error = launch_for_type(problem, task, queue);
-  const cudaError_t end = cudaFreeAsync(memory, stream);
-  return error != cudaSuccess ? error : end;
+  auto* const sequences = static_cast<Sequence*>(region);
+  auto* const gaps = reinterpret_cast<Gap*>(sequences + problem.sequences.size());
+  task.many_sequences = sequences;
+  task.many_gaps = gaps;
+  const cudaError_t error = write_list_to(sequences, problem.sequences, queue);
+  return error != cudaSuccess ? error : write_list_to(gaps, problem.gaps, queue);
 }
 
 }  // namespace
@@ -218,11 +237,10 @@ cudaError_t launch_with_lists(const Problem& problem, Task& task, const CudaQueu
 CudaAnswer run_cuda(const Problem& problem, const Plan& plan, const Addresses& at,
                     const CudaQueue& queue) {
   Task task = make_task(problem, plan, at);
-  if (task.sequence_count > kFew || task.gap_count > kFew) {
-    return cuda::taken(launch_with_lists(problem, task, queue));
+  void* const region = list_bytes(problem) > 0 ? at.list_region : nullptr;
+  if (const cudaError_t error = write_lists(problem, region, task, queue); error != cudaSuccess) {
+    return error;
   }
-  std::copy(problem.sequences.begin(), problem.sequences.end(), task.few_sequences);
-  std::copy(problem.gaps.begin(), problem.gaps.end(), task.few_gaps);
   return launch_for_type(problem, task, queue);
 }
 

@@ -35,6 +35,21 @@ inline constexpr CudaTuning kCudaTuning = {8, 32, 4, 8, 4096, 1024, 64 << 10, 16
 inline constexpr int kTeam = static_cast<int>(kLanes);
 inline constexpr int64_t kPairColumns = 2 * static_cast<int64_t>(kLanes);
 
+// Sequences and gaps that travel with the kernels' own launches. More are written to the workspace
+// first, by launches that bring so many words each: 3.5 KB, of the 4 that every GPU takes. A copy
+// of the host's memory would have CUDA wait for the stream.
+inline constexpr int kFew = 32;
+inline constexpr int kListWords = 448;
+
+// Bytes of workspace for both lists, gaps behind sequences; 0: they are few.
+inline int64_t list_bytes(const Problem& problem) {
+  const auto sequences = static_cast<int64_t>(problem.sequences.size());
+  const auto gaps = static_cast<int64_t>(problem.gaps.size());
+  if (sequences <= kFew && gaps <= kFew) return 0;
+  return sequences * static_cast<int64_t>(sizeof(Sequence)) +
+         gaps * static_cast<int64_t>(sizeof(Gap));
+}
+
 struct CudaPlan {
   int64_t segments = 0;      // of a row, kSegment columns each
   int64_t most_windows = 0;  // of a token

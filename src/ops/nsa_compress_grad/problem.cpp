@@ -7,6 +7,7 @@
 #include "base/checked.h"
 #include "base/verbose.h"
 #include "kernels/cpu/target.h"
+#include "ops/nsa_compress_grad/plan.h"
 #include "ops/nsa_compress_grad/tree.h"
 #include "tensor/check.h"
 #include "tensor/launch.h"
@@ -134,7 +135,7 @@ struct Call {
   Problem problem;
   Plan plan;
   int dy, x, w, dx, dw;
-  int weight_region, partial_region;
+  int weight_region, partial_region, list_region;
 
   Addresses addresses(const Run& run) const {
     Addresses at;
@@ -145,6 +146,7 @@ struct Call {
     at.dw = run.address(dw);
     at.weight_region = run.region(weight_region);
     at.partial_region = run.region(partial_region);
+    at.list_region = run.region(list_region);
     return at;
   }
   void operator()(const Run& run) const { run_cpu(problem, plan, addresses(run)); }
@@ -235,6 +237,7 @@ Status parse(const Arguments& arguments, Launch& launch) {
   call.plan = make_plan(problem);
   call.weight_region = launch.book(call.plan.weight_bytes);
   call.partial_region = launch.book(call.plan.partial_bytes);
+  call.list_region = launch.book(Launch::on_cuda() ? list_bytes(problem) : 0);
   launch.run(call);
   return kOk;
 }

@@ -80,9 +80,10 @@ struct Addresses {
   const void *dy = nullptr, *x = nullptr, *w = nullptr;
   void *dx = nullptr, *dw = nullptr;
   void *weight_region = nullptr, *partial_region = nullptr;
+  void* list_region = nullptr;  // on a GPU, where the lists are long (plan.h)
 };
 void run_cpu(const Problem& problem, const Plan& plan, const Addresses& at);
-// The same on a GPU. The problem outlives the run, for the sake of its lists.
+// The same on a GPU.
 CudaAnswer run_cuda(const Problem& problem, const Plan& plan, const Addresses& at,
                     const CudaQueue& queue);
 

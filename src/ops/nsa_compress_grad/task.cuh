@@ -18,9 +18,6 @@ namespace aclgrad::nsa_compress_grad::gpu {
 using cuda::thread_count;
 using cuda::thread_index;
 
-// Sequences and gaps that travel with the launch; more are copied to the device.
-inline constexpr int kFew = 32;
-
 // One run as the kernels see it.
 struct Task {
   const void *x, *dy, *w;

@@ -131,6 +131,15 @@ TEST(NsaCompressGrad, MatchesReferenceWithTheSameBitsOnEveryTargetAndThreadCount
   }
 }
 
+// So many visits to a slab that a GPU's blocks have their sums of dw in shared memory several times
+// over.
+TEST(NsaCompressGrad, BlocksOfManyVisits) {
+  for (const aclDataType dtype : kFloats) {
+    Problem({3000, 2, 32, 1040, 528, {}}, dtype).run_and_check();
+    Problem({9000, 1, 16, 32, 16, {}}, dtype).run_and_check();
+  }
+}
+
 // More than half of a usual last-level cache: dx is written past the caches, straight away where
 // all its rows are whole lines, else through a buffer. One row stands for all of x, one for all of
 // dy, so that only dx takes memory; and so a small problem, whose dx stays in the caches, has the

@@ -104,12 +104,21 @@ struct Exponents {
 // What the elements of a row are multiplied by after exp(): 1 / sum, in two parts.
 struct Quotient {
   float high, low;
-  explicit __device__ Quotient(double sum) {
-    const double exact = 1.0 / sum;
-    high = static_cast<float>(exact);
-    low = static_cast<float>(exact - static_cast<double>(high));
-  }
 };
+__device__ Quotient quotient_of(double sum) {
+  const double exact = 1.0 / sum;
+  const auto high = static_cast<float>(exact);
+  return {high, static_cast<float>(exact - static_cast<double>(high))};
+}
+// Of a short row, whose sixteens have these sums: in FP32, as the CPU does it for many rows at once
+// (short-inl.h). Elsewhere `low` differs in its last bits, which a quotient near a tie shows.
+__device__ Quotient short_quotient_of(float first, float second) {
+  const float sum = first + second;
+  const float back = sum - first;
+  const float lost = (first - (sum - back)) + (second - back);
+  const float high = 1.0f / sum;
+  return {high, high * fmaf(-high, lost, fmaf(-high, sum, 1.0f))};
+}
 template <class T>
 __device__ float divided(float value, const Quotient& by) {
   if constexpr (std::is_same_v<T, float>) return fmaf(value, by.high, value * by.low);
@@ -227,7 +236,7 @@ __device__ double exp_and_sum(const Task& task, Held<kSteps>& held, Exp&& exp_of
 template <class T, int kSteps>
 __device__ void write(const Task& task, const RowAt<T>& row, int part, const Held<kSteps>& held,
                       double sum) {
-  const Quotient by(sum);
+  const Quotient by = quotient_of(sum);
   const bool has_nan = sum != sum;
   const auto value = [&](int step, int k) {
     return has_nan ? std::numeric_limits<float>::quiet_NaN() : divided<T>(held.x[step][k], by);
@@ -297,7 +306,6 @@ __global__ void __launch_bounds__(kWarpLanes* kTuning.warps) short_rows(Task tas
       largest = larger(largest, __shfl_xor_sync(kAllLanes, largest, bits));
     }
     float value = 0.0f;
-    bool all_masked = false;
     bool has_nan = false;
     if (is_usual(task, largest)) {
       const cuda::ExpTerms terms = cuda::exp_terms(task.factor, largest);
@@ -305,22 +313,19 @@ __global__ void __launch_bounds__(kWarpLanes* kTuning.warps) short_rows(Task tas
     } else {
       const Exponents exponents(task, row);
       if (present) value = exponents.exp_of(x, masked);
-      all_masked = exponents.all_masked;
-      has_nan = !all_masked && exponents.has_nan;
+      has_nan = !exponents.all_masked && exponents.has_nan;
     }
     // Sixteen lanes at most in FP32; idle ones are +0, which changes no sum of what is not
     // negative.
     const int half = width < cuda::kVector ? width / 2 : cuda::kVector / 2;
     const float joined = cuda::join_halves(value, half);
-    const float low = __shfl_sync(kAllLanes, joined, lane - column);
-    const float high = __shfl_sync(kAllLanes, joined, (lane - column + cuda::kVector) % kWarpLanes);
-    double sum = static_cast<double>(low);
-    if (width > cuda::kVector) sum += static_cast<double>(high);
-    if (all_masked) sum = static_cast<double>(task.cols) * static_cast<double>(cuda::kExpGain);
-    has_nan = has_nan || sum != sum;
+    const float first_sum = __shfl_sync(kAllLanes, joined, lane - column);
+    float second_sum = __shfl_sync(kAllLanes, joined, (lane - column + cuda::kVector) % kWarpLanes);
+    if (width <= cuda::kVector) second_sum = 0.0f;
+    has_nan = has_nan || first_sum + second_sum != first_sum + second_sum;
     if (!present) continue;
-    const float y =
-        has_nan ? std::numeric_limits<float>::quiet_NaN() : divided<T>(value, Quotient(sum));
+    const float y = has_nan ? std::numeric_limits<float>::quiet_NaN()
+                            : divided<T>(value, short_quotient_of(first_sum, second_sum));
     row.y[column] = cuda::narrow<T>(y);
   }
 }

@@ -31,17 +31,21 @@ class CpuBackend final : public Backend {
   bool has_queues() const noexcept override { return false; }
   int32_t devices() const noexcept override { return 1; }
 
-  std::shared_ptr<Stream> make_stream(int32_t) override { return std::make_shared<CpuStream>(); }
+  Status make_stream(const char*, int32_t, std::shared_ptr<Stream>& stream) override {
+    stream = std::make_shared<CpuStream>();
+    return kOk;
+  }
 
-  void* allocate(int32_t, MemorySpace space, size_t bytes) noexcept override {
+  void* allocate(int32_t, MemorySpace space, size_t bytes, Shortage&) noexcept override {
     return pool(space).allocate(bytes);
   }
   void release(MemorySpace space, void* memory, size_t bytes) noexcept override {
     pool(space).release(memory, bytes);
   }
-  void trim() noexcept override {
+  bool trim() noexcept override {
     device_pool_.trim();
     host_pool_.trim();
+    return true;
   }
   bool may_hold(MemorySpace space, uintptr_t address) const noexcept override {
     return (space == MemorySpace::kDevice ? device_pool_ : host_pool_).contains(address);
@@ -64,12 +68,14 @@ class CpuBackend final : public Backend {
 
   size_t total_memory(MemorySpace) noexcept override { return total_; }
   bool spaces_share_memory() const noexcept override { return true; }
-  MemoryInfo memory_info(int32_t) noexcept override {
+  size_t most_memory(int32_t, MemorySpace) noexcept override { return total_; }
+  Status memory_info(const char*, int32_t, MemoryInfo& info) noexcept override {
     try {
-      return machine::memory_info();
+      info = machine::memory_info();
     } catch (...) {
-      return {0, total_};
+      info = {0, total_};
     }
+    return kOk;
   }
   int64_t compute_units(int32_t) noexcept override {
     const int32_t threads = settings().threads;
@@ -82,6 +88,7 @@ class CpuBackend final : public Backend {
     return fail(ACL_ERROR_RT_PARAM_INVALID, "%s: peerDeviceId is %d, expected another device",
                 function, peer);
   }
+  bool reaches(int32_t, const void*) noexcept override { return true; }
 
   Status check(const char*, int32_t) noexcept override { return kOk; }
   void reset(int32_t) noexcept override {}

@@ -55,15 +55,6 @@ Devices usable_devices() {
   return devices;
 }
 
-MemoryInfo memory_of(Device& device) {
-  const DeviceScope scope(device.number());
-  MemoryInfo info;
-  const cudaError_t error = cudaMemGetInfo(&info.free, &info.total);
-  if (error == cudaSuccess) return info;
-  device.note(error);
-  return {};
-}
-
 size_t least_memory(const Devices& devices) {
   size_t least = SIZE_MAX;
   for (const auto& device : devices) least = std::min(least, device->total_memory());
@@ -80,17 +71,17 @@ class CudaBackend final : public Backend {
   bool has_queues() const noexcept override { return true; }
   int32_t devices() const noexcept override { return static_cast<int32_t>(devices_.size()); }
 
-  std::shared_ptr<Stream> make_stream(int32_t device) override {
-    return std::make_shared<CudaStream>(at(device));
-  }
+  Status make_stream(const char* function, int32_t device,
+                     std::shared_ptr<Stream>& stream) override;
 
-  void* allocate(int32_t device, MemorySpace space, size_t bytes) noexcept override {
-    return memory_.allocate(at(device), space, bytes);
-  }
+  void* allocate(int32_t device, MemorySpace space, size_t bytes,
+                 Shortage& shortage) noexcept override;
   void release(MemorySpace, void* memory, size_t) noexcept override { memory_.release(memory); }
-  void trim() noexcept override {
-    memory_.trim();
+  bool trim() noexcept override {
+    const CudaStream::Pause pause;
+    const bool all = memory_.trim();
     for (const auto& device : devices_) device->trim();
+    return all;
   }
   bool may_hold(MemorySpace, uintptr_t) const noexcept override { return true; }
   AddressKind foreign_kind(const void* address) noexcept override;
@@ -102,11 +93,10 @@ class CudaBackend final : public Backend {
     return space == MemorySpace::kDevice ? device_total_ : host_total_;
   }
   bool spaces_share_memory() const noexcept override { return false; }
-  MemoryInfo memory_info(int32_t device) noexcept override {
-    MemoryInfo info = memory_of(at(device));
-    info.free = std::min(info.free + memory_.kept_bytes(at(device)), info.total);
-    return info;
+  size_t most_memory(int32_t device, MemorySpace space) noexcept override {
+    return space == MemorySpace::kDevice ? at(device).total_memory() : host_total_;
   }
+  Status memory_info(const char* function, int32_t device, MemoryInfo& info) noexcept override;
   int64_t compute_units(int32_t device) noexcept override {
     return attribute(at(device), cudaDevAttrMultiProcessorCount);
   }
@@ -116,6 +106,7 @@ class CudaBackend final : public Backend {
 
   bool can_access(int32_t device, int32_t peer) noexcept override;
   Status enable_access(const char* function, int32_t device, int32_t peer) noexcept override;
+  bool reaches(int32_t device, const void* address) noexcept override;
 
   Status check(const char* function, int32_t device) noexcept override {
     return at(device).check(function);
@@ -133,6 +124,41 @@ class CudaBackend final : public Backend {
   const size_t host_total_ = machine::memory_info().total;
   Memory memory_;
 };
+
+Status CudaBackend::make_stream(const char* function, int32_t device,
+                                std::shared_ptr<Stream>& stream) {
+  cudaStream_t taken = nullptr;
+  const cudaError_t error = at(device).take_stream(taken);
+  if (const Status status = at(device).answer(function, error)) return status;
+  try {
+    stream = std::make_shared<CudaStream>(at(device), taken);
+  } catch (const std::bad_alloc&) {
+    at(device).give_stream(taken, at(device).age());
+    throw;
+  }
+  return kOk;
+}
+
+void* CudaBackend::allocate(int32_t device, MemorySpace space, size_t bytes,
+                            Shortage& shortage) noexcept {
+  cudaError_t error = cudaSuccess;
+  void* const memory = memory_.allocate(at(device), space, bytes, error);
+  shortage = {};
+  if (error != cudaSuccess) {
+    shortage.name = cudaGetErrorName(error);
+    shortage.words = cudaGetErrorString(error);
+    if (error != cudaErrorMemoryAllocation) shortage.status = ACL_ERROR_RT_INTERNAL_ERROR;
+  }
+  return memory;
+}
+
+Status CudaBackend::memory_info(const char* function, int32_t device, MemoryInfo& info) noexcept {
+  const DeviceScope scope(at(device).number());
+  const cudaError_t error = cudaMemGetInfo(&info.free, &info.total);
+  if (const Status status = at(device).answer(function, error)) return status;
+  info.free = std::min(info.free + memory_.kept_bytes(at(device)), info.total);
+  return kOk;
+}
 
 AddressKind CudaBackend::foreign_kind(const void* address) noexcept {
   MemorySpace space{};
@@ -165,8 +191,8 @@ AddressKind CudaBackend::foreign_kind(const void* address) noexcept {
 Status CudaBackend::copy(const char* function, void* to, const void* from, size_t bytes) noexcept {
   Device& device = at(contexts::current_device());
   if (const Status status = device.check(function)) return status;
-  const cudaStream_t stream = device.transfers();
-  if (stream == nullptr) return device.answer(function, cudaErrorMemoryAllocation);
+  cudaStream_t stream = nullptr;
+  if (const Status status = device.answer(function, device.transfers(stream))) return status;
   const DeviceScope scope(device.number());
   const auto target = reinterpret_cast<uintptr_t>(to);
   const auto source = reinterpret_cast<uintptr_t>(from);
@@ -175,6 +201,11 @@ Status CudaBackend::copy(const char* function, void* to, const void* from, size_
   // CUDA's copies do not allow ranges that overlap.
   if (target - source < bytes || source - target < bytes) {
     error = cudaMallocAsync(&between, bytes, stream);
+    if (error == cudaErrorMemoryAllocation) {
+      device.note(error);
+      trim();
+      error = cudaMallocAsync(&between, bytes, stream);
+    }
     if (error == cudaSuccess) {
       error = cudaMemcpyAsync(between, from, bytes, cudaMemcpyDefault, stream);
     }
@@ -189,8 +220,8 @@ Status CudaBackend::copy(const char* function, void* to, const void* from, size_
 Status CudaBackend::fill(const char* function, void* to, int32_t value, size_t bytes) noexcept {
   Device& device = at(contexts::current_device());
   if (const Status status = device.check(function)) return status;
-  const cudaStream_t stream = device.transfers();
-  if (stream == nullptr) return device.answer(function, cudaErrorMemoryAllocation);
+  cudaStream_t stream = nullptr;
+  if (const Status status = device.answer(function, device.transfers(stream))) return status;
   const DeviceScope scope(device.number());
   const cudaError_t error = cudaMemsetAsync(to, value, bytes, stream);
   const cudaError_t end = cudaStreamSynchronize(stream);
@@ -212,9 +243,28 @@ void CudaBackend::reset(int32_t device) noexcept {
 Status CudaBackend::enable_access(const char* function, int32_t device, int32_t peer) noexcept {
   const DeviceScope scope(at(device).number());
   const cudaError_t error = cudaDeviceEnablePeerAccess(at(peer).number(), 0);
-  if (error != cudaErrorPeerAccessAlreadyEnabled) return at(device).answer(function, error);
-  cudaGetLastError();
+  if (error == cudaErrorPeerAccessAlreadyEnabled) {
+    cudaGetLastError();
+  } else if (const Status status = at(device).answer(function, error)) {
+    return status;
+  }
+  at(device).add_peer(at(peer).number());
   return kOk;
+}
+
+bool CudaBackend::reaches(int32_t device, const void* address) noexcept {
+  if (devices_.size() < 2) return true;
+  Device& own = at(device);
+  const Device* const holder = memory_.holder(address);
+  int number = holder != nullptr ? holder->number() : own.number();
+  if (holder == nullptr) {
+    const DeviceScope scope(own.number());
+    cudaPointerAttributes attributes{};
+    const cudaError_t error = cudaPointerGetAttributes(&attributes, address);
+    own.note(error);
+    if (error == cudaSuccess && attributes.type == cudaMemoryTypeDevice) number = attributes.device;
+  }
+  return number == own.number() || own.has_peer(number);
 }
 
 }  // namespace

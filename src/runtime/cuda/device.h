@@ -17,23 +17,22 @@
 
 namespace aclgrad::cuda {
 
-// Makes a device CUDA's current one of this thread, and the one before it again at the end.
+// Makes a device CUDA's current one of this thread, and at the end what was before. That is a
+// context, or none: choosing the device before it would make a context there, of half a gigabyte,
+// on a device that the program may never use.
 class DeviceScope {
  public:
-  explicit DeviceScope(int number) {
-    if (cudaGetDevice(&before_) != cudaSuccess) before_ = number;
-    if (before_ != number) cudaSetDevice(number);
-    changed_ = before_ != number;
-  }
-  ~DeviceScope() {
-    if (changed_) cudaSetDevice(before_);
-  }
+  explicit DeviceScope(int number);
+  ~DeviceScope();
   DeviceScope(const DeviceScope&) = delete;
   DeviceScope& operator=(const DeviceScope&) = delete;
 
  private:
-  int before_ = 0;
-  bool changed_ = false;
+  enum class Restores : uint8_t { kNothing, kContext, kDevice };
+
+  void* context_ = nullptr;
+  int device_ = 0;
+  Restores restores_ = Restores::kNothing;
 };
 
 class Device {
@@ -58,35 +57,57 @@ class Device {
   // only a new process can) the failure stays, with its first cause.
   void reset();
 
-  // For copies that a caller waits for. Null when CUDA makes none; the error is noted.
-  cudaStream_t transfers();
+  // What CUDA does not make has its answer as the result, which is for answer() to tell.
 
-  // Streams too are used again and again; what is given back is idle. Null when CUDA makes none.
-  cudaStream_t take_stream();
+  // For copies that a caller waits for.
+  cudaError_t transfers(cudaStream_t& stream);
+
+  // Streams too are used again and again; what is given back is idle.
+  cudaError_t take_stream(cudaStream_t& stream);
   void give_stream(cudaStream_t stream, uint64_t age);
 
-  // Events are used again and again. Null when CUDA makes none.
-  cudaEvent_t take_event(bool timed);
+  // Events are used again and again.
+  cudaError_t take_event(bool timed, cudaEvent_t& event);
   void give_event(cudaEvent_t event, bool timed, uint64_t age);
   // On the clock of the host, of a timed event that was passed.
   int64_t nanoseconds(cudaEvent_t event);
 
-  // Host memory that kernels can write.
-  DeviceRecord* take_record();
+  // Host memory that kernels can write. Throws std::bad_alloc where there is none for its list.
+  cudaError_t take_record(DeviceRecord*& record);
   void give_record(DeviceRecord* record, uint64_t age);
+
+  // Whether streams of the device can wait for a word (gate.h), and how. Known once it has made
+  // one.
+  bool has_gates() const { return gates_.load(std::memory_order_acquire) == Gates::kSome; }
+  cudaError_t hold(cudaStream_t stream, const DeviceRecord& word);
+  void open(DeviceRecord& word, uint64_t age) noexcept;
+
+  // Some stream waits, or will, for what a thread of the program does. To wait for the device may
+  // then be to wait for oneself.
+  bool is_held() const { return held_.load(std::memory_order_acquire) != 0; }
+  void add_held(int count, uint64_t age) noexcept;
+
+  // Whose memory kernels of this device may use, by CUDA's numbers.
+  void add_peer(int number) { peers_.fetch_or(uint64_t{1} << number); }
+  bool has_peer(int number) const { return (peers_.load() >> number & 1) != 0; }
 
   // Gives back what cudaFreeAsync() left for later.
   void trim();
 
  private:
+  void try_gates(cudaStream_t idle);
   bool make_base();
   void keep_scratch();  // with mutex_ held
-  DeviceRecord* take_record(cudaError_t& error);
 
   const int number_;
   const size_t total_memory_;
   std::atomic<uint64_t> age_{0};
   std::atomic<bool> failed_{false};
+  std::atomic<uint64_t> peers_{0};
+  enum class Gates : uint8_t { kUnknown, kNone, kSome };
+  std::atomic<Gates> gates_{Gates::kUnknown};
+  std::atomic<int> held_{0};  // gates that are not open, since the last reset
+  std::mutex words_mutex_;    // words and held_ are written under it, and not after a reset
   std::mutex mutex_;
   std::string cause_;
   bool reset_in_vain_ = false;

@@ -12,41 +12,54 @@ constexpr size_t kSlackDivisor = 8;
 
 }  // namespace
 
-void Memory::free_block(Device& device, MemorySpace space, void* memory, uint64_t age) noexcept {
-  addresses_.erase(reinterpret_cast<uintptr_t>(memory));
-  if (age != device.age()) return;  // went with a reset
-  const DeviceScope scope(device.number());
-  device.note(space == MemorySpace::kDevice ? cudaFree(memory) : cudaFreeHost(memory));
+// Waits for the device where CUDA is asked.
+void Memory::free_block(const Victim& victim) noexcept {
+  const auto& [device, space, memory, age] = victim;
+  if (age != device->age()) return;  // went with a reset
+  const DeviceScope scope(device->number());
+  device->note(space == MemorySpace::kDevice ? cudaFree(memory) : cudaFreeHost(memory));
 }
 
-void* Memory::allocate(Device& device, MemorySpace space, size_t bytes) noexcept {
-  const std::lock_guard lock(mutex_);
-  try {
-    if (void* const kept = take_kept(device, space, bytes)) return kept;
-    evict(most_kept_);
-    const DeviceScope scope(device.number());
-    void* memory = nullptr;
-    const cudaError_t error =
-        space == MemorySpace::kDevice
-            ? cudaMalloc(&memory, bytes)
-            : cudaHostAlloc(&memory, bytes, cudaHostAllocPortable | cudaHostAllocMapped);
-    if (error != cudaSuccess) {
-      device.note(error);
+void* Memory::allocate(Device& device, MemorySpace space, size_t bytes,
+                       cudaError_t& error) noexcept {
+  {
+    const std::lock_guard lock(mutex_);
+    try {
+      if (void* const kept = take_kept(device, space, bytes)) return kept;
+    } catch (const std::bad_alloc&) {
       return nullptr;
     }
-    try {
-      addresses_.insert_or_assign(reinterpret_cast<uintptr_t>(memory), std::pair{bytes, space});
-      live_.insert_or_assign(memory, Block{&device, space, bytes, device.age()});
-    } catch (...) {
-      free_block(device, space, memory, device.age());
-      throw;
-    }
-    return memory;
-  } catch (const std::bad_alloc&) {
+  }
+  evict(most_kept_);
+  const DeviceScope scope(device.number());
+  const uint64_t age = device.age();
+  void* memory = nullptr;
+  error = space == MemorySpace::kDevice
+              ? cudaMalloc(&memory, bytes)
+              : cudaHostAlloc(&memory, bytes, cudaHostAllocPortable | cudaHostAllocMapped);
+  if (error != cudaSuccess) {
+    device.note(error);
     return nullptr;
+  }
+  if (list(memory, {&device, space, bytes, age})) return memory;
+  free_block({&device, space, memory, age});
+  return nullptr;
+}
+
+bool Memory::list(void* memory, const Block& block) noexcept {
+  const auto number = reinterpret_cast<uintptr_t>(memory);
+  const std::lock_guard lock(mutex_);
+  try {
+    addresses_.insert_or_assign(number, std::pair{block.bytes, block.space});
+    live_.insert_or_assign(memory, block);
+    return true;
+  } catch (const std::bad_alloc&) {
+    addresses_.erase(number);
+    return false;
   }
 }
 
+// With mutex_ held.
 void* Memory::take_kept(Device& device, MemorySpace space, size_t bytes) {
   const auto found = kept_.find(Key{&device, space});
   if (found == kept_.end()) return nullptr;
@@ -56,30 +69,39 @@ void* Memory::take_kept(Device& device, MemorySpace space, size_t bytes) {
     if (block == blocks.end() || block->first - bytes > bytes / kSlackDivisor) return nullptr;
     const auto [memory, age] = block->second;
     const size_t size = block->first;
-    if (age == device.age()) live_.emplace(memory, Block{&device, space, size, age});
-    if (age != device.age()) free_block(device, space, memory, age);
+    const bool alive = age == device.age();  // else it went with a reset
+    if (alive) {
+      live_.insert_or_assign(memory, Block{&device, space, size, age});
+    } else {
+      addresses_.erase(reinterpret_cast<uintptr_t>(memory));
+    }
     blocks.erase(block);
     kept_bytes_ -= size;
-    if (live_.contains(memory)) return memory;
+    if (alive) return memory;
   }
 }
 
 void Memory::release(void* memory) noexcept {
-  const std::lock_guard lock(mutex_);
-  const auto found = live_.find(memory);
-  if (found == live_.end()) return;
-  const Block block = found->second;
-  live_.erase(found);
-  bool keep = block.age == block.device->age();
-  if (keep) {
-    try {
-      kept_[Key{block.device, block.space}].emplace(block.bytes, std::pair{memory, block.age});
-      kept_bytes_ += block.bytes;
-    } catch (const std::bad_alloc&) {
-      keep = false;
+  Victim victim{};
+  {
+    const std::lock_guard lock(mutex_);
+    const auto found = live_.find(memory);
+    if (found == live_.end()) return;
+    const Block block = found->second;
+    live_.erase(found);
+    if (block.age == block.device->age()) {
+      try {
+        kept_[Key{block.device, block.space}].emplace(block.bytes, std::pair{memory, block.age});
+        kept_bytes_ += block.bytes;
+        return;
+      } catch (const std::bad_alloc&) {
+        // It goes back to CUDA.
+      }
     }
+    addresses_.erase(reinterpret_cast<uintptr_t>(memory));
+    victim = {block.device, block.space, memory, block.age};
   }
-  if (!keep) free_block(*block.device, block.space, memory, block.age);
+  free_block(victim);
 }
 
 void* Memory::take_lost(const Device& device, MemorySpace& space) noexcept {
@@ -129,21 +151,39 @@ bool Memory::owns(const void* address, MemorySpace& space) noexcept {
   return number - begin < block.first;
 }
 
-// The largest first.
-void Memory::evict(size_t most) {
-  for (auto& [key, blocks] : kept_) {
-    while (kept_bytes_ > most && !blocks.empty()) {
-      const auto last = std::prev(blocks.end());
-      free_block(*key.first, key.second, last->second.first, last->second.second);
-      kept_bytes_ -= last->first;
-      blocks.erase(last);
-    }
-  }
+Device* Memory::holder(const void* address) noexcept {
+  const auto number = reinterpret_cast<uintptr_t>(address);
+  const std::lock_guard lock(mutex_);
+  const auto above = addresses_.upper_bound(number);
+  if (above == addresses_.begin()) return nullptr;
+  const auto& [begin, block] = *std::prev(above);
+  if (number - begin >= block.first || block.second != MemorySpace::kDevice) return nullptr;
+  const auto found = live_.find(reinterpret_cast<void*>(begin));
+  return found == live_.end() ? nullptr : found->second.device;
 }
 
-void Memory::trim() noexcept {
+// The largest first.
+bool Memory::take_victim(size_t most, Victim& victim) noexcept {
   const std::lock_guard lock(mutex_);
-  evict(0);
+  if (kept_bytes_ <= most) return false;
+  for (auto& [key, blocks] : kept_) {
+    if (blocks.empty() || key.first->is_held()) continue;
+    const auto last = std::prev(blocks.end());
+    const auto [memory, age] = last->second;
+    victim = {key.first, key.second, memory, age};
+    kept_bytes_ -= last->first;
+    addresses_.erase(reinterpret_cast<uintptr_t>(memory));
+    blocks.erase(last);
+    return true;
+  }
+  return false;
+}
+
+// CUDA waits for the device, and what that waits for may need the lists.
+bool Memory::evict(size_t most) noexcept {
+  for (Victim victim{}; take_victim(most, victim);) free_block(victim);
+  const std::lock_guard lock(mutex_);
+  return kept_bytes_ <= most;
 }
 
 }  // namespace aclgrad::cuda

@@ -34,7 +34,11 @@ Status CudaStream::call(const char* function, Work& work) {
   auto call = std::make_unique<HostCall>(HostCall{current_, &work, aborted_});
   const auto run = [](void* data) {
     const std::unique_ptr<HostCall> self(static_cast<HostCall*>(data));
-    if (process::exiting() || self->aborted->load(std::memory_order_acquire)) return;
+    if (process::exiting() || self->aborted->load(std::memory_order_acquire) ||
+        self->entry->refused.load(std::memory_order_acquire)) {
+      if (self->entry->gate != nullptr) self->entry->gate->open();
+      return;
+    }
     const DefaultFloatEnvironment environment;
     self->work->run(self->entry->sink());
   };
@@ -46,12 +50,29 @@ Status CudaStream::call(const char* function, Work& work) {
   return status;
 }
 
-Status CudaStream::record(const char* function, std::shared_ptr<DevicePoint>& point) {
-  std::shared_ptr<Point> made = Point::record(device_, stream_, true);
-  if (made == nullptr) {
-    if (const Status status = check(function)) return status;
-    return fail(ACL_ERROR_RT_NO_EVENT_RESOURCE, "%s: CUDA records no event", function);
+Status CudaStream::make_gate(const char* function, std::shared_ptr<DeviceGate>& gate) {
+  gate = nullptr;
+  if (!device_.has_gates()) return kOk;
+  DeviceRecord* word = nullptr;
+  if (const Status status = device_.answer(function, device_.take_record(word))) return status;
+  try {
+    current_->gate = std::make_shared<Gate>(device_, word);
+  } catch (const std::bad_alloc&) {
+    device_.give_record(word, device_.age());
+    throw;
   }
+  gate = current_->gate;
+  return kOk;
+}
+
+Status CudaStream::hold(const char* function) {
+  return device_.answer(function, device_.hold(stream_, current_->gate->word()));
+}
+
+Status CudaStream::record(const char* function, std::shared_ptr<DevicePoint>& point) {
+  std::shared_ptr<Point> made;
+  const cudaError_t error = Point::record(device_, stream_, true, made);
+  if (const Status status = device_.answer(function, error)) return status;
   current_->done = made;
   point = std::move(made);
   return kOk;
@@ -80,11 +101,10 @@ Status CudaStream::take_scratch(const char* function, size_t bytes, void*& memor
 void CudaStream::give_scratch(void* memory) { device_.note(cudaFreeAsync(memory, stream_)); }
 
 Status CudaStream::take_record(const char* function, DeviceRecord*& record) {
-  if (current_->record == nullptr) current_->record = device_.take_record();
+  cudaError_t error = cudaSuccess;
+  if (current_->record == nullptr) error = device_.take_record(current_->record);
   record = current_->record;
-  if (record != nullptr) return kOk;
-  return fail(ACL_ERROR_RT_MEMORY_ALLOCATION, "%s: no pinned memory for what a kernel reports",
-              function);
+  return device_.answer(function, error);
 }
 
 }  // namespace aclgrad::cuda

@@ -21,14 +21,17 @@ constexpr auto kPollInterval = std::chrono::microseconds(50);
 // What the last enqueue() of this thread answered 0 for; 0: the stream was closed.
 constinit thread_local Status last_refusal = kOk;
 
+// The stream that this thread hands work over to.
+constinit thread_local CudaStream* handing_over = nullptr;
+
 }  // namespace
 
-CudaStream::CudaStream(Device& device) : device_(device), age_(device.age()) {
-  stream_ = device.take_stream();
-  if (stream_ == nullptr) throw std::bad_alloc();
-}
-
 CudaStream::~CudaStream() {
+  // Left by a thread that handed over while the stream was closed.
+  if (!entries_.empty() && age_ == device_.age() && !process::exiting()) {
+    const DeviceScope scope(device_.number());
+    device_.note(cudaStreamSynchronize(stream_));
+  }
   for (const std::shared_ptr<Entry>& entry : entries_) retire(*entry, true);
   device_.give_stream(stream_, age_);
 }
@@ -47,64 +50,111 @@ Status CudaStream::check(const char* function) {
               "%s: the stream's device was reset after a failure; expected a new stream", function);
 }
 
+CudaStream::Pause::Pause() noexcept : stream_(handing_over) {
+  if (stream_ == nullptr) return;
+  entry_ = std::move(stream_->current_);
+  handing_over = nullptr;
+  stream_->submit_mutex_.unlock();
+}
+
+CudaStream::Pause::~Pause() {
+  if (stream_ == nullptr) return;
+  stream_->submit_mutex_.lock();
+  handing_over = stream_;
+  stream_->current_ = std::move(entry_);
+}
+
 // The work and, behind it, the point that tells when it is done.
-Status CudaStream::hand_over(const char* function, const std::shared_ptr<Entry>& entry) {
-  const DeviceScope scope(device_.number());
-  current_ = entry;
-  Status status = check(function);
-  const bool begun = status == kOk;
-  if (status == kOk) status = entry->work->submit(function, *this);
-  if (status == kOk && entry->done == nullptr) {
-    entry->done = Point::record(device_, stream_, false);
-    if (entry->done == nullptr) {
-      status = device_.failed()
-                   ? device_.check(function)
-                   : fail(ACL_ERROR_RT_INTERNAL_ERROR, "%s: CUDA records no event", function);
-    }
+Status CudaStream::submit(const char* function, Entry& entry) {
+  try {
+    if (const Status status = entry.work->submit(function, *this)) return status;
+    if (entry.done != nullptr) return kOk;
+    return device_.answer(function, Point::record(device_, stream_, false, entry.done));
+  } catch (const std::bad_alloc&) {
+    return fail(ACL_ERROR_BAD_ALLOC, "%s: out of memory", function);
   }
+}
+
+Status CudaStream::hand_over(const char* function, const std::shared_ptr<Entry>& entry,
+                             bool& begun) {
+  const DeviceScope scope(device_.number());
+  if (const Status status = check(function)) return status;
+  begun = true;
+  current_ = entry;
+  handing_over = this;
+  const Status status = submit(function, *entry);
+  handing_over = nullptr;
   current_ = nullptr;
-  // Part of it may be under way, and uses what goes with the entry.
-  if (status != kOk && begun) device_.note(cudaStreamSynchronize(stream_));
+  if (status != kOk) mark_refused(*entry);
   return status;
+}
+
+void CudaStream::mark_refused(Entry& entry) noexcept {
+  entry.refused.store(true, std::memory_order_release);
+  if (entry.gate != nullptr) entry.gate->open();
+  entry.done = nullptr;
+  try {
+    device_.note(Point::record(device_, stream_, false, entry.done));
+    if (entry.done == nullptr) entry.done = std::make_shared<Point>(device_, stream_);
+  } catch (const std::bad_alloc&) {
+    // enqueue() waits for it.
+  }
 }
 
 uint64_t CudaStream::enqueue(const char* function, Work* work) {
   std::unique_ptr<Work> owned(work);
+  std::shared_ptr<Entry> entry;
   last_refusal = kOk;
-  uint64_t sequence = 0;
-  size_t waiting = 0;
   try {
-    auto entry = std::make_shared<Entry>(owned.release());
-    entry->work->ticket = entry->ticket = memory::current_ticket();
-    const std::lock_guard submit_lock(submit_mutex_);
-    if (closed_ || process::exiting()) return 0;
-    last_refusal = hand_over(function, entry);
-    if (last_refusal == kOk) last_refusal = list(function, entry, sequence, waiting);
-    if (last_refusal != kOk) {
-      retire(*entry, true);
-      return 0;
-    }
+    entry = std::make_shared<Entry>();
   } catch (const std::bad_alloc&) {
     last_refusal = fail(ACL_ERROR_BAD_ALLOC, "%s: out of memory", function);
     return 0;
   }
+  entry->work = std::move(owned);
+  entry->work->ticket = entry->ticket = memory::current_ticket();
+  uint64_t sequence = 0;
+  size_t waiting = 0;
+  bool begun = false;
+  {
+    const std::lock_guard submit_lock(submit_mutex_);
+    if (closed_ || process::exiting()) return 0;
+    last_refusal = hand_over(function, entry, begun);
+    if (begun && entry->done != nullptr) sequence = list(entry, waiting);
+  }
+  if (sequence == 0) {
+    if (begun) await_unlisted(function, *entry);
+    retire(*entry, true);
+    return 0;
+  }
+  if (last_refusal != kOk) return 0;
   if (waiting > kMostEntries && waiting % 16 == 0) look_after(sequence);
   return sequence;
 }
 
-Status CudaStream::list(const char* function, const std::shared_ptr<Entry>& entry,
-                        uint64_t& sequence, size_t& waiting) {
+uint64_t CudaStream::list(const std::shared_ptr<Entry>& entry, size_t& waiting) noexcept {
   const std::lock_guard lock(mutex_);
   try {
     entries_.push_back(entry);
   } catch (const std::bad_alloc&) {
-    device_.note(cudaStreamSynchronize(stream_));  // it is under way
-    return fail(ACL_ERROR_BAD_ALLOC, "%s: out of memory", function);
+    return 0;
   }
-  sequence = enqueued_.load(std::memory_order_relaxed) + 1;
+  const uint64_t sequence = enqueued_.load(std::memory_order_relaxed) + 1;
   enqueued_.store(sequence, std::memory_order_release);
   waiting = entries_.size();
-  return kOk;
+  // interrupt() may have been here before.
+  if (entry->gate != nullptr && process::exiting()) entry->gate->open();
+  return sequence;
+}
+
+// It uses what goes with the entry.
+void CudaStream::await_unlisted(const char* function, Entry& entry) {
+  if (entry.gate != nullptr) entry.gate->open();
+  const DeviceScope scope(device_.number());
+  device_.note(cudaStreamSynchronize(stream_));
+  if (last_refusal == kOk) {
+    last_refusal = fail(ACL_ERROR_BAD_ALLOC, "%s: out of memory", function);
+  }
 }
 
 void CudaStream::retire(Entry& entry, bool failed) noexcept {
@@ -129,11 +179,12 @@ bool CudaStream::look_after(uint64_t last) {
     lock.unlock();
     const Point::State state = entry->done->state();
     if (state != Point::State::kAhead) {
-      retire(*entry, state == Point::State::kFailed || aborted_->load(std::memory_order_relaxed));
+      retire(*entry, state == Point::State::kFailed || entry->refused ||
+                         aborted_->load(std::memory_order_relaxed));
     }
     lock.lock();
     if (state == Point::State::kAhead) break;
-    if (entry->errors.any()) {
+    if (entry->errors.any() && !entry->refused) {
       try {
         keep_error(sequence, make_data_error(entry->errors.take()));
       } catch (const std::bad_alloc&) {
@@ -207,6 +258,9 @@ void CudaStream::abort() {
 
 void CudaStream::interrupt() {
   const std::lock_guard lock(mutex_);
+  for (const std::shared_ptr<Entry>& entry : entries_) {
+    if (entry->gate != nullptr) entry->gate->open();
+  }
   changed_.notify_all();
 }
 

@@ -14,6 +14,7 @@
 
 #include "runtime/backend.h"
 #include "runtime/cuda/device.h"
+#include "runtime/cuda/gate.h"
 
 namespace aclgrad::cuda {
 
@@ -22,11 +23,17 @@ class Point final : public DevicePoint {
  public:
   enum class State : uint8_t { kAhead, kPassed, kFailed };
 
-  // Null, and a noted error, when CUDA makes none.
-  static std::shared_ptr<Point> record(Device& device, cudaStream_t stream, bool timed);
+  // Makes one, or tells what CUDA answered.
+  static cudaError_t record(Device& device, cudaStream_t stream, bool timed,
+                            std::shared_ptr<Point>& point);
   Point(Device& device, cudaEvent_t event, bool timed)
       : device_(device), event_(event), timed_(timed), age_(device.age()) {}
-  ~Point() override { device_.give_event(event_, timed_, age_); }
+  // Behind what a stream has at any time: passed when it is idle. For where CUDA records none.
+  Point(Device& device, cudaStream_t stream)
+      : device_(device), stream_(stream), timed_(false), age_(device.age()) {}
+  ~Point() override {
+    if (event_ != nullptr) device_.give_event(event_, timed_, age_);
+  }
 
   State state();
   void wait();
@@ -38,17 +45,35 @@ class Point final : public DevicePoint {
 
  private:
   Device& device_;
-  cudaEvent_t event_;
+  cudaEvent_t event_ = nullptr;
+  cudaStream_t stream_ = nullptr;  // in place of an event
   const bool timed_;
   const uint64_t age_;
   std::atomic<bool> passed_{false};
 };
 
 class CudaStream final : public Stream, private DeviceQueue {
+  struct Entry;
+
  public:
-  // Throws std::bad_alloc when CUDA makes no stream.
-  explicit CudaStream(Device& device);
+  // Takes over the stream.
+  CudaStream(Device& device, cudaStream_t stream)
+      : device_(device), age_(device.age()), stream_(stream) {}
   ~CudaStream() override;
+
+  // While this thread hands work over to a stream, lets others do so in between. For calls of CUDA
+  // that wait for the device: a callback that the device waits for may be about to hand over.
+  class Pause {
+   public:
+    Pause() noexcept;
+    ~Pause();
+    Pause(const Pause&) = delete;
+    Pause& operator=(const Pause&) = delete;
+
+   private:
+    CudaStream* const stream_;
+    std::shared_ptr<Entry> entry_;
+  };
 
   uint64_t enqueue(const char* function, Work* work) override;
   Status refusal(const char* function, Status closed) override;
@@ -69,13 +94,14 @@ class CudaStream final : public Stream, private DeviceQueue {
 
  private:
   struct Entry {
-    explicit Entry(Work* owned) : work(owned) {}
     std::unique_ptr<Work> work;
     uint64_t ticket = 0;  // the work's
     std::shared_ptr<Point> done;
     TaskErrors errors;
     DeviceRecord* record = nullptr;
-    bool called = false;  // by a host function, which then holds the entry too
+    std::shared_ptr<Gate> gate;        // behind its call
+    bool called = false;               // by a host function, which then holds the entry too
+    std::atomic<bool> refused{false};  // after part of it was handed over
 
     DataErrors& sink() {
       DataErrors* const own = work->own_errors();
@@ -96,6 +122,8 @@ class CudaStream final : public Stream, private DeviceQueue {
   Status copy(const char* function, void* to, const void* from, size_t bytes) override;
   Status fill(const char* function, void* to, int32_t value, size_t bytes) override;
   Status call(const char* function, Work& work) override;
+  Status make_gate(const char* function, std::shared_ptr<DeviceGate>& gate) override;
+  Status hold(const char* function) override;
   Status record(const char* function, std::shared_ptr<DevicePoint>& point) override;
   Status await(const char* function, DevicePoint& point) override;
   Status launched(const char* function, int error) override;
@@ -103,10 +131,15 @@ class CudaStream final : public Stream, private DeviceQueue {
   void give_scratch(void* memory) override;
   Status take_record(const char* function, DeviceRecord*& record) override;
 
-  Status hand_over(const char* function, const std::shared_ptr<Entry>& entry);
-  // Puts what was handed over behind the others: its number, and how many there are.
-  Status list(const char* function, const std::shared_ptr<Entry>& entry, uint64_t& sequence,
-              size_t& waiting);
+  // `begun`: part of it may be under way, even where it is refused.
+  Status hand_over(const char* function, const std::shared_ptr<Entry>& entry, bool& begun);
+  Status submit(const char* function, Entry& entry);
+  // Part of it may be under way: it ends like other work, but nobody hears of it.
+  void mark_refused(Entry& entry) noexcept;
+  // Puts what was handed over behind the others and tells its number, and how many there are; 0
+  // where there is no memory for that.
+  uint64_t list(const std::shared_ptr<Entry>& entry, size_t& waiting) noexcept;
+  void await_unlisted(const char* function, Entry& entry);
   // Up to work `last`.
   bool look_after(uint64_t last);
   void retire(Entry& entry, bool failed) noexcept;
@@ -116,7 +149,7 @@ class CudaStream final : public Stream, private DeviceQueue {
 
   Device& device_;
   const uint64_t age_;
-  cudaStream_t stream_ = nullptr;
+  const cudaStream_t stream_;
 
   // Held while work is handed over, which CUDA may delay until earlier work is done.
   std::mutex submit_mutex_;

@@ -2,8 +2,9 @@
 // The part of the CUDA runtime that the library uses, on the host: kernels are plain functions that
 // run thread by thread, each on a fiber of its own (fibers.h), streams are threads with a queue.
 // What a GPU would leave undefined is an error here: a barrier that not all threads of a block
-// reach, a shuffle without one of its lanes, memory outside all allocations. It sticks to the
-// process, as on a GPU, and cudaGetErrorString() says which block and thread it was.
+// reach, a shuffle without one of its lanes, memory outside all allocations, an access that is not
+// aligned for its type. It sticks to the process, as on a GPU, and cudaGetErrorString() says which
+// block and thread it was.
 //
 // Not here: races between warps of a block and between blocks (they run one after the other), and
 // reading of shared memory that nobody wrote.
@@ -45,6 +46,9 @@ struct alignas(16) uint4 {
 
 #define ACLGRAD_EMULATED extern "C" [[gnu::visibility("default")]]
 
+// The toolkit whose interface this is.
+#define CUDART_VERSION 13000
+
 // Error codes, by CUDA's numbers.
 enum cudaError : int {
   cudaSuccess = 0,
@@ -60,6 +64,7 @@ enum cudaError : int {
   cudaErrorPeerAccessAlreadyEnabled = 704,
   cudaErrorMisalignedAddress = 716,
   cudaErrorLaunchFailure = 719,
+  cudaErrorNotSupported = 801,
 };
 using cudaError_t = cudaError;
 
@@ -68,6 +73,9 @@ struct CUevent_st;
 using cudaStream_t = CUstream_st*;
 using cudaEvent_t = CUevent_st*;
 using cudaHostFn_t = void (*)(void*);
+
+constexpr unsigned long long cudaEnableDefault = 0;
+enum cudaDriverEntryPointQueryResult : int;
 
 enum cudaMemcpyKind : int { cudaMemcpyDefault = 4 };
 enum cudaMemoryType : int {
@@ -139,6 +147,7 @@ ACLGRAD_EMULATED cudaError_t cudaMemsetAsync(void* to, int value, size_t bytes,
 ACLGRAD_EMULATED cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned flags);
 ACLGRAD_EMULATED cudaError_t cudaStreamDestroy(cudaStream_t stream);
 ACLGRAD_EMULATED cudaError_t cudaStreamSynchronize(cudaStream_t stream);
+ACLGRAD_EMULATED cudaError_t cudaStreamQuery(cudaStream_t stream);
 ACLGRAD_EMULATED cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event,
                                                  unsigned flags);
 ACLGRAD_EMULATED cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned flags);
@@ -147,6 +156,9 @@ ACLGRAD_EMULATED cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t str
 ACLGRAD_EMULATED cudaError_t cudaEventQuery(cudaEvent_t event);
 ACLGRAD_EMULATED cudaError_t cudaEventSynchronize(cudaEvent_t event);
 ACLGRAD_EMULATED cudaError_t cudaEventElapsedTime(float* ms, cudaEvent_t start, cudaEvent_t end);
+ACLGRAD_EMULATED cudaError_t
+cudaGetDriverEntryPointByVersion(const char* name, void** function, unsigned version,
+                                 unsigned long long flags, cudaDriverEntryPointQueryResult* result);
 ACLGRAD_EMULATED cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t function,
                                                 void* data);
 

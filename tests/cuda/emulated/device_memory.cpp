@@ -4,6 +4,7 @@
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
 #include <iterator>
 
@@ -21,6 +22,14 @@ constexpr size_t kFilled = size_t{16} << 20;
 size_t round_up(size_t value, size_t unit) { return (value + unit - 1) / unit * unit; }
 
 }  // namespace
+
+size_t DeviceMemory::total() {
+  static const size_t kTotal = [] {
+    const char* const value = std::getenv("ACLGRAD_EMULATED_GIB");
+    return (value == nullptr ? size_t{2} : std::strtoul(value, nullptr, 10)) << 30;
+  }();
+  return kTotal;
+}
 
 bool DeviceMemory::reserve() {
   if (begin_ != 0) return true;
@@ -52,7 +61,7 @@ void* DeviceMemory::allocate(size_t bytes, cudaMemoryType type, int device) {
   const std::lock_guard lock(mutex_);
   if (!reserve()) return nullptr;
   const bool counts = type == cudaMemoryTypeDevice;
-  if (bytes == 0 || bytes > kTotal || (counts && used_[device] + bytes > kTotal)) return nullptr;
+  if (bytes == 0 || bytes > total() || (counts && used_[device] + bytes > total())) return nullptr;
   const size_t run_bytes = round_up(bytes, kPage);
   const uintptr_t run = take_run(run_bytes);
   if (run == 0) return nullptr;
@@ -97,6 +106,10 @@ void DeviceMemory::release_all(int device) {
 
 Allocation DeviceMemory::find(const void* address, size_t* left) {
   const std::lock_guard lock(mutex_);
+  return find_locked(address, left);
+}
+
+Allocation DeviceMemory::find_locked(const void* address, size_t* left) const {
   const auto number = reinterpret_cast<uintptr_t>(address);
   const auto above = live_.upper_bound(number);
   if (above == live_.begin()) return {};
@@ -106,9 +119,16 @@ Allocation DeviceMemory::find(const void* address, size_t* left) {
   return entry.allocation;
 }
 
+bool DeviceMemory::read(const void* address, uint32_t& word) {
+  const std::lock_guard lock(mutex_);
+  if (find_locked(address, nullptr).type == cudaMemoryTypeUnregistered) return false;
+  word = __atomic_load_n(static_cast<const uint32_t*>(address), __ATOMIC_ACQUIRE);
+  return true;
+}
+
 size_t DeviceMemory::free_bytes(int device) {
   const std::lock_guard lock(mutex_);
-  return kTotal - used_[device];
+  return total() - used_[device];
 }
 
 DeviceMemory& device_memory() {

@@ -21,7 +21,8 @@ struct Allocation {
 
 class DeviceMemory {
  public:
-  static constexpr size_t kTotal = size_t{2} << 30;  // of one device
+  // Of one device: 2 GiB, or ACLGRAD_EMULATED_GIB of them. Untouched pages take no memory.
+  static size_t total();
 
   void* allocate(size_t bytes, cudaMemoryType type, int device);
   bool release(void* memory, cudaMemoryType type);
@@ -29,6 +30,8 @@ class DeviceMemory {
   void release_all(int device);
   // The allocation an address lies in; type unregistered when it is in none.
   Allocation find(const void* address, size_t* left = nullptr);
+  // The word at a live address; false where there is none.
+  bool read(const void* address, uint32_t& word);
   // Inside the reserved addresses.
   bool contains(const void* address) const;
   size_t free_bytes(int device);
@@ -41,6 +44,7 @@ class DeviceMemory {
   };
   bool reserve();
   uintptr_t take_run(size_t bytes);
+  Allocation find_locked(const void* address, size_t* left) const;
   void give_back(const Entry& entry);
 
   std::mutex mutex_;

@@ -10,11 +10,16 @@ namespace emulated {
 // The call number `call` from now on, of those that allocate, make or hand something over, answers
 // `error`, which sticks if it is one of a kernel's. 0: none does.
 [[gnu::visibility("default")]] void fail_call(int call, cudaError_t error);
+// So do the calls behind it, `count` of them together.
+[[gnu::visibility("default")]] void fail_calls(int call, int count, cudaError_t error);
 // Whether the call that should fail has come.
 [[gnu::visibility("default")]] bool call_failed();
 
 // cudaDeviceReset() brings no device back.
 [[gnu::visibility("default")]] void refuse_resets(bool refuse);
+
+// Whether some call made a context on the device.
+[[gnu::visibility("default")]] bool has_context(int device);
 
 }  // namespace emulated
 

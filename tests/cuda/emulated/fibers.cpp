@@ -4,6 +4,7 @@
 #include "fibers.h"
 
 #include <ucontext.h>
+#include <algorithm>
 #include <csetjmp>
 #include <cstdio>
 #include <cstdlib>
@@ -75,13 +76,23 @@ bool backward() {
   return kBackward;
 }
 
+// ACLGRAD_EMULATED_BLOCKS=n: a grid has n blocks at most. Kernels of the library take what their
+// grid does not cover in further turns (kernels/cuda/geometry.h); problems of tests never need one.
+unsigned most_blocks() {
+  static const unsigned kMost = [] {
+    const char* const value = std::getenv("ACLGRAD_EMULATED_BLOCKS");
+    return value == nullptr ? ~0u : static_cast<unsigned>(std::strtoul(value, nullptr, 10));
+  }();
+  return kMost;
+}
+
 class Block {
  public:
   std::string run(const cudaLaunchConfig_t& config, const uint3& block,
-                  const std::function<void()>& body, bool& illegal) {
+                  const std::function<void()>& body, cudaError_t& kind) {
     body_ = &body;
     error_.clear();
-    illegal_ = false;
+    kind_ = cudaErrorLaunchFailure;
     count_ = config.blockDim.x * config.blockDim.y * config.blockDim.z;
     if (fibers_.size() < count_) fibers_.resize(count_);
     // As it might be: NaNs.
@@ -92,7 +103,7 @@ class Block {
     if (error_.empty()) error_ = stuck();
     // Left behind in the middle of a kernel: such a fiber cannot be used again.
     if (!error_.empty()) fibers_.clear();
-    illegal = illegal_;
+    kind = kind_;
     return error_;
   }
 
@@ -152,7 +163,13 @@ class Block {
   void illegal_address(const void* address) {
     char text[64];
     std::snprintf(text, sizeof text, " touches %p, which is in no allocation", address);
-    illegal_ = true;
+    kind_ = cudaErrorIllegalAddress;
+    fail(name_of(*current_) + text);
+  }
+  void misaligned_address(const void* address) {
+    char text[64];
+    std::snprintf(text, sizeof text, " touches %p, which is not aligned for it", address);
+    kind_ = cudaErrorMisalignedAddress;
     fail(name_of(*current_) + text);
   }
 
@@ -274,7 +291,7 @@ class Block {
   unsigned count_ = 0;
   unsigned at_barrier_ = 0;
   std::string error_;
-  bool illegal_ = false;
+  cudaError_t kind_ = cudaErrorLaunchFailure;
   jmp_buf scheduler_;
 };
 
@@ -310,15 +327,17 @@ void leave_kernel(const void* address) {
   if (block().running()) block().illegal_address(address);
 }
 
-std::string run_grid(const cudaLaunchConfig_t& config,
-                     const std::function<void()>& thread_of_kernel, bool& illegal) {
+std::string run_grid(const cudaLaunchConfig_t& asked, const std::function<void()>& thread_of_kernel,
+                     cudaError_t& kind) {
+  cudaLaunchConfig_t config = asked;
+  config.gridDim.x = std::min(config.gridDim.x, most_blocks());
   const dim3& grid = config.gridDim;
   for (unsigned z = 0; z < grid.z; ++z) {
     for (unsigned y = 0; y < grid.y; ++y) {
       for (unsigned x = 0; x < grid.x; ++x) {
         const uint3 at =
             backward() ? uint3{grid.x - 1 - x, grid.y - 1 - y, grid.z - 1 - z} : uint3{x, y, z};
-        std::string error = block().run(config, at, thread_of_kernel, illegal);
+        std::string error = block().run(config, at, thread_of_kernel, kind);
         if (!error.empty()) return error;
       }
     }
@@ -327,3 +346,13 @@ std::string run_grid(const cudaLaunchConfig_t& config,
 }
 
 }  // namespace emulated
+
+// Kernels are compiled with -fsanitize=alignment, which calls this before an access to `address`
+// that is not aligned for its type; the rest of UndefinedBehaviorSanitizer is not needed for it.
+extern "C" [[gnu::visibility("default")]] void __ubsan_handle_type_mismatch_v1(const void* place,
+                                                                               const void* address);
+void __ubsan_handle_type_mismatch_v1(const void*, const void* address) {
+  if (emulated::block().running()) emulated::block().misaligned_address(address);
+  std::fprintf(stderr, "misaligned access to %p outside a kernel\n", address);
+  std::abort();
+}

@@ -10,9 +10,9 @@
 
 namespace emulated {
 
-// Runs all blocks one after the other; what went wrong, or "". `illegal`: it was an address.
+// Runs all blocks one after the other; what went wrong, or "", and CUDA's code for it.
 std::string run_grid(const cudaLaunchConfig_t& config,
-                     const std::function<void()>& thread_of_kernel, bool& illegal);
+                     const std::function<void()>& thread_of_kernel, cudaError_t& kind);
 
 // For the handler of a fault at `address`: does not return if a fiber runs on this thread.
 void leave_kernel(const void* address);

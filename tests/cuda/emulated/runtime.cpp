@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Devices, streams, events, copies of the emulated runtime. Calls take effect as late as CUDA
 // allows: copies happen in their stream, never when they are called.
+// One file, though a long one: all of it is about the state that CUDA's calls share.
 #include <signal.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
@@ -10,11 +12,13 @@
 #include <cstdlib>
 #include <cstring>
 #include <deque>
+#include <iterator>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "cuda_runtime.h"
 #include "device_memory.h"
@@ -37,7 +41,22 @@ int device_count() {
   return kCount;
 }
 
+// ACLGRAD_EMULATED_OLD_DRIVER: streams cannot wait for words of memory.
+bool old_driver() {
+  static const bool kOld = std::getenv("ACLGRAD_EMULATED_OLD_DRIVER") != nullptr;
+  return kOld;
+}
+
 thread_local int current_device = 0;
+
+// Whether the thread has a context. Where it has none nearly every call makes one on the device
+// that is current, which stays.
+thread_local bool in_context = false;
+std::atomic<bool> contexts[kMostDevices];
+void need_context() {
+  in_context = true;
+  contexts[current_device] = true;
+}
 
 // What a kernel did wrong. It sticks until its device is reset.
 struct Fault {
@@ -90,15 +109,25 @@ cudaError_t noted(cudaError_t error) {
 }
 
 std::atomic<int> calls_to_failure{0};
+std::atomic<int> more_failures{0};  // behind the first
 std::atomic<cudaError_t> wanted_error{cudaSuccess};
 std::atomic<bool> resets_refused{false};
 
+bool sticks(cudaError_t error) {
+  constexpr int kNumbers[] = {700, 703, 719, 721, 810, 911, 999};
+  return std::find(std::begin(kNumbers), std::end(kNumbers), int{error}) != std::end(kNumbers);
+}
+
 // What a call answers before it does anything.
 cudaError_t answer_first() {
+  need_context();
   if (calls_to_failure.load() > 0 && calls_to_failure.fetch_sub(1) == 1) {
     const cudaError_t error = wanted_error.load();
-    const bool sticks = error == cudaErrorIllegalAddress || error == cudaErrorLaunchFailure;
-    if (sticks) set_fault(current_device, error, "wanted by a test");
+    if (more_failures.load() > 0) {
+      --more_failures;
+      calls_to_failure = 1;
+    }
+    if (sticks(error)) set_fault(current_device, error, "wanted by a test");
     return noted(error);
   }
   return noted(sticky());
@@ -142,6 +171,10 @@ struct CUstream_st {
     std::unique_lock lock(mutex);
     changed.wait(lock, [&] { return tasks.empty() && !running; });
   }
+  bool idle() {
+    const std::lock_guard lock(mutex);
+    return tasks.empty() && !running;
+  }
   void close() {
     const std::lock_guard lock(mutex);
     closed = true;
@@ -171,6 +204,49 @@ struct CUstream_st {
   bool closed = false;
   std::shared_ptr<CUstream_st> self;
 };
+
+namespace {
+
+// Host functions of all streams are called one after the other, as by the one thread that CUDA may
+// have for them.
+void call_on_host(cudaHostFn_t function, void* data) {
+  static auto* const kMutex = new std::mutex;
+  const std::lock_guard lock(*kMutex);
+  function(data);
+}
+
+}  // namespace
+
+namespace {
+
+struct Streams {
+  std::mutex mutex;
+  std::vector<std::weak_ptr<CUstream_st>> all;
+};
+Streams& streams() {
+  static auto* const kStreams = new Streams;
+  return *kStreams;
+}
+void add_stream(const std::shared_ptr<CUstream_st>& stream) {
+  Streams& list = streams();
+  const std::lock_guard lock(list.mutex);
+  std::erase_if(list.all, [](const std::weak_ptr<CUstream_st>& each) { return each.expired(); });
+  list.all.push_back(stream);
+}
+// Waits for what the streams of a device have.
+void drain(int device) {
+  std::vector<std::weak_ptr<CUstream_st>> all;
+  {
+    const std::lock_guard lock(streams().mutex);
+    all = streams().all;
+  }
+  for (const std::weak_ptr<CUstream_st>& each : all) {
+    const std::shared_ptr<CUstream_st> stream = each.lock();
+    if (stream != nullptr && stream->device == device) stream->synchronize();
+  }
+}
+
+}  // namespace
 
 // The last record that was called, and the last one that ran.
 struct EventState {
@@ -205,6 +281,35 @@ cudaError_t queue(cudaStream_t stream, std::function<void()> task) {
   return cudaSuccess;
 }
 
+// Functions of the driver, for cudaGetDriverEntryPointByVersion().
+
+int stream_wait_value(cudaStream_t stream, uint64_t address, uint32_t value, unsigned flags) {
+  if (flags != 0 || old_driver()) return cudaErrorNotSupported;
+  const auto* const word = reinterpret_cast<const uint32_t*>(address);
+  uint32_t now = 0;
+  if (!device_memory().read(word, now)) return cudaErrorInvalidValue;
+  return queue(stream, [=, device = stream->device] {
+    uint32_t seen = 0;
+    while (device_memory().read(word, seen) && static_cast<int32_t>(seen - value) < 0 &&
+           sticky(device) == cudaSuccess) {
+      std::this_thread::sleep_for(std::chrono::microseconds(20));
+    }
+  });
+}
+
+// A device has one context, and its number says which.
+int current_context(void** context) {
+  *context = in_context ? contexts + current_device : nullptr;
+  return 0;
+}
+int set_current_context(void* context) {
+  in_context = context != nullptr;
+  // The program's copy of the runtime would know nothing of a device that another copy chose.
+  const auto* const chosen = static_cast<std::atomic<bool>*>(context);
+  current_device = in_context ? static_cast<int>(chosen - contexts) : 0;
+  return 0;
+}
+
 // Bytes of host memory may lie anywhere; those of a device inside one allocation.
 bool in_range(const void* address, size_t bytes) {
   if (!device_memory().contains(address)) return true;
@@ -229,19 +334,22 @@ cudaError_t launch(const cudaLaunchConfig_t& config, const void* kernel,
   const int device = current_device;
   return queue(config.stream, [config, device, body = std::move(thread_of_kernel)] {
     if (sticky(device) != cudaSuccess) return;
-    bool illegal = false;
-    const std::string error = run_grid(config, body, illegal);
+    cudaError_t kind = cudaErrorLaunchFailure;
+    const std::string error = run_grid(config, body, kind);
     if (error.empty()) return;
-    set_fault(device, illegal ? cudaErrorIllegalAddress : cudaErrorLaunchFailure, error);
+    set_fault(device, kind, error);
   });
 }
 
-void fail_call(int call, cudaError_t error) {
+void fail_call(int call, cudaError_t error) { fail_calls(call, 1, error); }
+void fail_calls(int call, int count, cudaError_t error) {
   wanted_error = error;
+  more_failures = count - 1;
   calls_to_failure = call;
 }
 bool call_failed() { return calls_to_failure.load() <= 0; }
 void refuse_resets(bool refuse) { resets_refused = refuse; }
+bool has_context(int device) { return contexts[device].load(); }
 
 }  // namespace emulated
 
@@ -257,13 +365,18 @@ const char* cudaGetErrorName(cudaError_t error) {
       return "cudaErrorIllegalAddress";
     case cudaErrorLaunchFailure:
       return "cudaErrorLaunchFailure";
+    case cudaErrorInvalidDevice:
+      return "cudaErrorInvalidDevice";
+    case cudaErrorInvalidResourceHandle:
+      return "cudaErrorInvalidResourceHandle";
     default:
       return "cudaError";
   }
 }
 
 const char* cudaGetErrorString(cudaError_t error) {
-  if (error != cudaErrorIllegalAddress && error != cudaErrorLaunchFailure) {
+  if (error != cudaErrorIllegalAddress && error != cudaErrorMisalignedAddress &&
+      error != cudaErrorLaunchFailure) {
     return cudaGetErrorName(error);
   }
   thread_local std::string text;
@@ -296,10 +409,12 @@ cudaError_t cudaGetDevice(int* device) {
 cudaError_t cudaSetDevice(int device) {
   if (device < 0 || device >= device_count()) return cudaErrorInvalidDevice;
   current_device = device;
+  need_context();
   return cudaSuccess;
 }
 cudaError_t cudaDeviceReset() {
   if (resets_refused.load()) return noted(sticky());
+  drain(current_device);  // nothing of it outlives the reset
   device_memory().release_all(current_device);
   Fault& fault = fault_of(current_device);
   const std::lock_guard lock(fault.mutex);
@@ -334,7 +449,7 @@ cudaError_t cudaFuncSetAttribute(const void* kernel, cudaFuncAttribute attribute
 }
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* out, int device) {
   if (device < 0 || device >= device_count()) return cudaErrorInvalidDevice;
-  *out = {"emulated", emulated::DeviceMemory::kTotal, 9};
+  *out = {"emulated", emulated::DeviceMemory::total(), 9};
   return cudaSuccess;
 }
 cudaError_t cudaDeviceCanAccessPeer(int* can, int device, int peer) {
@@ -345,9 +460,10 @@ cudaError_t cudaDeviceEnablePeerAccess(int peer, unsigned) {
   return peer == current_device ? cudaErrorInvalidDevice : cudaSuccess;
 }
 cudaError_t cudaMemGetInfo(size_t* free, size_t* total) {
-  *total = emulated::DeviceMemory::kTotal;
+  if (const cudaError_t error = answer_first()) return error;
+  *total = emulated::DeviceMemory::total();
   *free = device_memory().free_bytes(current_device);
-  return sticky();
+  return cudaSuccess;
 }
 
 cudaError_t cudaMalloc(void** memory, size_t bytes) {
@@ -358,6 +474,7 @@ cudaError_t cudaMalloc(void** memory, size_t bytes) {
 cudaError_t cudaFree(void* memory) {
   if (const cudaError_t error = sticky()) return error;
   if (memory == nullptr) return cudaSuccess;
+  drain(device_memory().find(memory).device);
   return device_memory().release(memory, cudaMemoryTypeDevice) ? cudaSuccess
                                                                : cudaErrorInvalidValue;
 }
@@ -387,10 +504,12 @@ cudaError_t cudaHostAlloc(void** memory, size_t bytes, unsigned) {
   return noted(*memory == nullptr ? cudaErrorMemoryAllocation : cudaSuccess);
 }
 cudaError_t cudaFreeHost(void* memory) {
+  drain(device_memory().find(memory).device);
   return device_memory().release(memory, cudaMemoryTypeHost) ? cudaSuccess : cudaErrorInvalidValue;
 }
 cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* out, const void* pointer) {
   const emulated::Allocation found = device_memory().find(pointer);
+  need_context();
   *out = {found.type, found.device, const_cast<void*>(pointer), const_cast<void*>(pointer)};
   return sticky();
 }
@@ -415,6 +534,7 @@ cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) {
   if (const cudaError_t error = answer_first()) return error;
   auto made = std::make_shared<CUstream_st>(current_device);
   made->self = made;
+  add_stream(made);
   std::thread(&CUstream_st::run, made).detach();
   *stream = made.get();
   return cudaSuccess;
@@ -426,8 +546,14 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream) {
   return cudaSuccess;
 }
 cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
+  need_context();
   stream->synchronize();
   return sticky(stream->device);
+}
+cudaError_t cudaStreamQuery(cudaStream_t stream) {
+  need_context();
+  if (const cudaError_t error = noted(sticky(stream->device))) return error;
+  return stream->idle() ? cudaSuccess : cudaErrorNotReady;
 }
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
   uint64_t record = 0;
@@ -463,11 +589,13 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
   });
 }
 cudaError_t cudaEventQuery(cudaEvent_t event) {
+  need_context();
   if (const cudaError_t error = noted(sticky(event->device))) return error;
   const std::lock_guard lock(event->state->mutex);
   return event->state->done == event->state->called ? cudaSuccess : cudaErrorNotReady;
 }
 cudaError_t cudaEventSynchronize(cudaEvent_t event) {
+  need_context();
   uint64_t record = 0;
   {
     const std::lock_guard lock(event->state->mutex);
@@ -477,6 +605,7 @@ cudaError_t cudaEventSynchronize(cudaEvent_t event) {
   return noted(sticky(event->device));
 }
 cudaError_t cudaEventElapsedTime(float* ms, cudaEvent_t start, cudaEvent_t end) {
+  need_context();
   if (!start->timed || !end->timed) return cudaErrorInvalidResourceHandle;
   const std::scoped_lock lock(start->state->mutex);
   const Clock::time_point from = start->state->at;
@@ -490,7 +619,17 @@ cudaError_t cudaEventElapsedTime(float* ms, cudaEvent_t start, cudaEvent_t end) 
 }
 
 cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t function, void* data) {
-  return queue(stream, [=] { function(data); });
+  return queue(stream, [=] { call_on_host(function, data); });
+}
+
+cudaError_t cudaGetDriverEntryPointByVersion(const char* name, void** function, unsigned,
+                                             unsigned long long, cudaDriverEntryPointQueryResult*) {
+  const std::string wanted = name;
+  *function = nullptr;
+  if (wanted == "cuStreamWaitValue32") *function = reinterpret_cast<void*>(stream_wait_value);
+  if (wanted == "cuCtxGetCurrent") *function = reinterpret_cast<void*>(current_context);
+  if (wanted == "cuCtxSetCurrent") *function = reinterpret_cast<void*>(set_current_context);
+  return *function != nullptr ? cudaSuccess : noted(cudaErrorInvalidValue);
 }
 
 }  // extern "C"

@@ -87,9 +87,15 @@ TEST(AttentionPlan, EveryRowOnce) {
     for (const auto& shape : scaled_masked_softmax::test_shapes()) {
       expect_rows(kernel, shape.batches * shape.heads * shape.rows, shape.cols);
     }
-    for (const std::string& shape : scaled_masked_softmax_backward::bench_shapes()) {
-      const auto [batches, heads, rows, cols] = numbers_of<4>(shape);
-      expect_rows(kernel, batches * heads * rows, cols);
+    for (const auto& shape : scaled_masked_softmax_backward::test_shapes()) {
+      expect_rows(kernel, shape.batches * shape.heads * shape.rows, shape.cols);
+    }
+    for (const auto& shapes :
+         {scaled_masked_softmax::bench_shapes(), scaled_masked_softmax_backward::bench_shapes()}) {
+      for (const std::string& shape : shapes) {
+        const auto [batches, heads, rows, cols] = numbers_of<4>(shape);
+        expect_rows(kernel, batches * heads * rows, cols);
+      }
     }
     for (const int64_t cols : {1, 9, 20, 100, 1000, 4096}) {
       expect_rows(kernel, (int64_t{1} << 31) + 3, cols);

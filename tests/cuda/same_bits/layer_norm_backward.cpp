@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The bits of LayerNormBackward's three outputs: all shapes and dtypes, rows that can be staged and
 // others, ordinary numbers and those that take FP64.
+#include <cmath>
+
 #include "aclnnop/aclnn_layer_norm_backward.h"
 #include "operators.h"
 #include "ops/layer_norm_backward/cases.h"
@@ -12,7 +14,7 @@ struct Case {
   int64_t rows, cols;
   aclDataType dtype;
   Arrangement arrangement;
-  double size;  // of dy
+  double size;  // of dy; -0: it is nothing but negative zeros
   double rstd;
 };
 
@@ -27,6 +29,10 @@ void print_case(const std::string& name, const Case& each) {
   mean.fill_normal(3, 0.5, 0.1);
   rstd.fill_uniform(4, -0.5 * each.rstd, 1.5 * each.rstd);
   gamma.fill_normal(5, 1.0, 0.5);
+  if (each.size == 0.0 && std::signbit(each.size)) {
+    dy.fill(std::vector<double>(static_cast<size_t>(dy.numel()), -0.0));
+    gamma.fill(std::vector<double>(static_cast<size_t>(gamma.numel()), 1.0));
+  }
   const IntArray normalized({each.cols});
   const BoolArray mask({true, true, true});
   const Outcome outcome = run(
@@ -57,6 +63,14 @@ void print_layer_norm_backward() {
   // One row block at a time.
   print_case("layer_norm_backward/f32/7700x1032",
              {7700, 1032, ACL_FLOAT, Arrangement::kContiguous, 1.0, 1.0});
+  // Short rows have no +0 to begin with: their sums are -0.
+  for (const int64_t cols : {1, 5, 16, 17, 31, 32, 33, 40, 48, 49, 64, 65}) {
+    for (const aclDataType dtype : kFloats) {
+      print_case(std::string("layer_norm_backward/") + dtype_short_name(dtype) + "/4x" +
+                     std::to_string(cols) + " negative zeros",
+                 {4, cols, dtype, Arrangement::kContiguous, -0.0, 1.0});
+    }
+  }
   for (const auto& shape : shapes) {
     for (const aclDataType dtype : kFloats) {
       const std::string name = std::string("layer_norm_backward/") + dtype_short_name(dtype) + "/" +

@@ -81,10 +81,15 @@ std::vector<std::string> in_dtypes(const std::vector<std::string>& dtypes,
   return out;
 }
 
+// Once, whichever thread comes first: others read what it sorts.
 const std::vector<Operator>& operators() {
-  std::sort(registry().begin(), registry().end(),
-            [](const Operator& a, const Operator& b) { return a.name < b.name; });
-  return registry();
+  static const std::vector<Operator> sorted = [] {
+    std::vector<Operator> out = registry();
+    std::sort(out.begin(), out.end(),
+              [](const Operator& a, const Operator& b) { return a.name < b.name; });
+    return out;
+  }();
+  return sorted;
 }
 
 Job parse_job(const std::string& name) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // aclgrad_cores [problem...]: how the work of the default problems, or of those whose names begin
 // so, divides among cores that this machine need not have. Every problem runs on one thread while
-// the blocks of its parallel loops are timed; then their claiming one after the other is replayed
+// the blocks of its parallel loops are timed; then how they would be claimed is replayed
 // for 2, 16 and 64 cores. Memory that all cores share is left out: what is shown is whether they
 // would have something to do.
 #include <algorithm>
@@ -35,16 +35,31 @@ std::vector<std::vector<double>>& loops() {
   return seconds;
 }
 
-// Seconds of a loop on so many cores, each taking the next block as soon as it is free.
+// Seconds of a loop on so many cores, each with a run of blocks of its own before it helps others.
 double replay(const std::vector<double>& blocks, size_t cores) {
-  std::priority_queue<double, std::vector<double>, std::greater<>> free_at;
-  for (size_t i = 0; i < cores; ++i) free_at.push(0);
+  const auto count = static_cast<int64_t>(blocks.size());
+  const int64_t runs = std::min<int64_t>({count, static_cast<int64_t>(cores), kMostRuns});
+  std::vector<int64_t> next;
+  for (int64_t run = 0; run < runs; ++run) next.push_back(run_begin(count, runs, run));
+  struct Core {
+    double free_at;
+    int64_t worker, helped;
+    bool operator>(const Core& other) const { return free_at > other.free_at; }
+  };
+  std::priority_queue<Core, std::vector<Core>, std::greater<>> waiting;
+  for (int64_t worker = 0; worker < runs; ++worker) waiting.push({0, worker, 0});
   double end = 0;
-  for (const double seconds : blocks) {
-    const double done = free_at.top() + seconds;
-    free_at.pop();
-    free_at.push(done);
-    end = std::max(end, done);
+  while (!waiting.empty()) {
+    Core core = waiting.top();
+    waiting.pop();
+    end = core.free_at;
+    for (; core.helped < runs; ++core.helped) {
+      const int64_t run = (core.worker + core.helped) % runs;
+      if (next[static_cast<size_t>(run)] == run_begin(count, runs, run + 1)) continue;
+      core.free_at += blocks[static_cast<size_t>(next[static_cast<size_t>(run)]++)];
+      waiting.push(core);
+      break;
+    }
   }
   return end;
 }

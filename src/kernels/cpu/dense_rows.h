@@ -58,9 +58,22 @@ class DenseRows {
     const auto taken = static_cast<size_t>(count);
     const size_t all = (taken + kLanes - 1) / kLanes * kLanes;
     if (is_dense() && taken == all) return at(row);
-    each_piece(row, count, [&](T* here, int64_t offset, size_t bytes) {
-      std::memcpy(static_cast<void*>(buffer + offset), here, bytes);
-    });
+    const int64_t of_batch = counts_[1] * counts_[2];
+    for (int64_t done = 0; done < count;) {
+      const int64_t left = std::min(count - done, of_batch - (row + done) % of_batch);
+      // The same rows for every head are fetched once.
+      const int64_t fetched = steps_[1] == 0 ? std::min(left, counts_[2]) : left;
+      E* here = buffer + static_cast<size_t>(done) * cols_;
+      each_piece(row + done, fetched, [&](T* from, int64_t offset, size_t bytes) {
+        std::memcpy(static_cast<void*>(here + offset), from, bytes);
+      });
+      for (int64_t again = fetched; again < left; again *= 2) {
+        const auto rows = static_cast<size_t>(std::min(again, left - again));
+        std::memcpy(static_cast<void*>(here + static_cast<size_t>(again) * cols_), here,
+                    rows * cols_ * sizeof(E));
+      }
+      done += left;
+    }
     std::memset(static_cast<void*>(buffer + taken * cols_), 0, (all - taken) * cols_ * sizeof(E));
     return buffer;
   }

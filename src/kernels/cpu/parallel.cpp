@@ -12,6 +12,7 @@
 
 #include "base/float_environment.h"
 #include "base/knobs.h"
+#include "kernels/cpu/cache.h"
 
 #if defined(ACLGRAD_THREADS_TWIN)
 #include <vector>
@@ -41,21 +42,41 @@ std::atomic<int>& thread_count() {
   return count;
 }
 
-// Blocks are claimed one at a time through a shared counter, so each runs exactly once even when
-// starting helpers fails half-way, and uneven blocks balance themselves.
-struct Loop {
-  int64_t blocks;
-  void (*body)(void*, int64_t);
-  void* context;
-  std::atomic<int64_t> next{0};
-
-  void work() {
-    const DefaultFloatEnvironment environment;
-    for (int64_t block = next.fetch_add(1, std::memory_order_relaxed); block < blocks;
-         block = next.fetch_add(1, std::memory_order_relaxed)) {
-      body(context, block);
+// Blocks are claimed one at a time, so each runs exactly once even when starting helpers fails
+// half-way, and uneven blocks balance themselves. Consecutive ones stay with a worker, because a
+// core's prefetchers run ahead into the next block: two Zen 4 cores read 64 KiB by turns at 30
+// GB/s, half of all each at 41.
+class Loop {
+ public:
+  Loop(int64_t blocks, void (*body)(void*, int64_t), void* context, int workers)
+      : body_(body), context_(context), runs_(std::min(workers, kMostRuns)) {
+    for (int i = 0; i < runs_; ++i) {
+      run_[i].next.store(run_begin(blocks, runs_, i), std::memory_order_relaxed);
+      run_[i].end = run_begin(blocks, runs_, i + 1);
     }
   }
+
+  void work(int worker) {
+    const DefaultFloatEnvironment environment;
+    for (int i = 0; i < runs_; ++i) {
+      Run& run = run_[(worker + i) % runs_];
+      for (int64_t block = run.claim(); block < run.end; block = run.claim()) {
+        body_(context_, block);
+      }
+    }
+  }
+
+ private:
+  struct alignas(kLineBytes) Run {
+    std::atomic<int64_t> next;
+    int64_t end;
+    int64_t claim() { return next.fetch_add(1, std::memory_order_relaxed); }
+  };
+
+  void (*body_)(void*, int64_t);
+  void* context_;
+  int runs_;
+  Run run_[kMostRuns];
 };
 
 #if defined(ACLGRAD_THREADS_TWIN)
@@ -63,10 +84,10 @@ struct Loop {
 void run(Loop& loop, int workers) {
   std::vector<std::thread> helpers;
   try {
-    for (int i = 1; i < workers; ++i) helpers.emplace_back([&loop] { loop.work(); });
+    for (int i = 1; i < workers; ++i) helpers.emplace_back([&loop, i] { loop.work(i); });
   } catch (...) {  // fewer helpers then
   }
-  loop.work();
+  loop.work(0);
   for (std::thread& helper : helpers) helper.join();
 }
 
@@ -102,11 +123,11 @@ void run(Loop& loop, int workers) {
   try {
     scheduler(aclgrad_threads()).arena.execute([&] {
       tbb::parallel_for(
-          0, workers, [&loop](int) { loop.work(); }, tbb::simple_partitioner());
+          0, workers, [&loop](int worker) { loop.work(worker); }, tbb::simple_partitioner());
     });
   } catch (...) {  // no memory for tasks: this thread does what is left
   }
-  loop.work();
+  loop.work(0);
 }
 
 #endif
@@ -125,10 +146,10 @@ void aclgrad_use_threads(int n) noexcept {
 }
 
 void aclgrad_parallel(int64_t blocks, void (*body)(void*, int64_t), void* context) noexcept {
-  Loop loop{blocks, body, context};
   const auto workers = static_cast<int>(std::min<int64_t>(blocks, aclgrad_threads()));
+  Loop loop(blocks, body, context, std::max(workers, 1));
   if (workers <= 1) {
-    loop.work();
+    loop.work(0);
   } else {
     run(loop, workers);
   }

@@ -22,6 +22,16 @@ extern "C" {
 [[gnu::visibility("default")]] void aclgrad_use_threads(int n) noexcept;
 }
 
+// Workers that have blocks of their own; more of them help these.
+inline constexpr int kMostRuns = 128;
+
+// The first of the blocks that worker `run` of `runs` begins with: a run of consecutive ones. Who
+// has none left helps the workers behind it, in turn.
+constexpr int64_t run_begin(int64_t blocks, int64_t runs, int64_t run) {
+  const int64_t longer = blocks % runs;
+  return blocks / runs * run + (run < longer ? run : longer);
+}
+
 // One block is worth handing to another thread from about 20 us of work on; a single block runs on
 // the calling thread without any synchronisation.
 template <class Body>

@@ -10,6 +10,7 @@
 
 #include "kernels/cuda/geometry.h"
 #include "kernels/cuda/queue.h"
+#include "kernels/cuda/shared.cuh"
 
 namespace aclgrad::cuda {
 
@@ -30,6 +31,17 @@ inline cudaError_t taken(cudaError_t error) {
   return error;
 }
 
+// Lets the kernel have as much shared memory as there is: a limit just large enough for one launch
+// could be lowered by another thread's before it takes place.
+inline cudaError_t allow_most_shared(const void* kernel, int device) {
+  cudaFuncAttributes known;
+  if (const cudaError_t error = cudaFuncGetAttributes(&known, kernel)) return error;
+  const auto most =
+      static_cast<int>(most_shared(device) - static_cast<int64_t>(known.sharedSizeBytes));
+  if (known.maxDynamicSharedSizeBytes >= most) return cudaSuccess;
+  return cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, most);
+}
+
 // Nothing runs for no blocks.
 template <class... Parameters, class... Given>
 cudaError_t launch(const CudaQueue& queue, const Geometry& geometry, void (*kernel)(Parameters...),
@@ -42,9 +54,8 @@ cudaError_t launch(const CudaQueue& queue, const Geometry& geometry, void (*kern
   config.dynamicSmemBytes = geometry.shared;
   config.stream = static_cast<cudaStream_t>(queue.stream);
   if (geometry.shared > kSharedBytes) {
-    const cudaError_t error = cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel),
-                                                   cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                                   static_cast<int>(geometry.shared));
+    const cudaError_t error =
+        allow_most_shared(reinterpret_cast<const void*>(kernel), queue.device);
     if (error != cudaSuccess) return taken(error);
   }
   return taken(cudaLaunchKernelEx(&config, kernel, std::forward<Given>(given)...));

@@ -20,6 +20,7 @@
 #include <hwy/foreach_target.h>
 
 #include "kernels/cpu/lanes-inl.h"
+#include "kernels/cpu/stage-inl.h"
 #include "kernels/cpu/sums-inl.h"
 #include "ops/grouped_bias_add_grad/chains-inl.h"
 #include "ops/grouped_bias_add_grad/narrow_groups-inl.h"
@@ -107,9 +108,15 @@ struct Block {
   const T* first;   // row 0 of the block
   int64_t rows;     // may be 0
   T* out;           // the group's row of dbias
+  bool staged;      // or where it waits in the stage
   double* partial;  // the block's row of totals; null: the group has no other block
   int64_t fold;     // rows of a wide row
 };
+
+template <class T>
+bool is_one_chain(const Block<T>& block) {
+  return block.rows <= kChainRows && block.partial == nullptr;
+}
 
 template <class T>
 void finish(const Job& job, const Block<T>& block, const double* totals, int64_t begin,
@@ -121,9 +128,22 @@ void finish(const Job& job, const Block<T>& block, const double* totals, int64_t
   }
 }
 
+// Sixteen sums, or `lanes` of them, to dbias or to the stage.
+template <class T>
+HWY_INLINE void put_sum(const F32x16& sum, T* out, size_t lanes, bool streaming) {
+  if (lanes < kLanes) {
+    store_first(sum, out, lanes);
+  } else if (streaming && can_stream(out)) {
+    stream16(sum, out);
+  } else {
+    store16(sum, out);
+  }
+}
+
 // A block of one chain: its FP32 sums are the group's, and need no totals.
 template <class T>
 void write_chain(const Job& job, const Block<T>& block, int64_t begin, int64_t end) {
+  const bool streaming = job.streaming && !block.staged;
   const int64_t stride = job.problem.row_stride();
   for (int64_t col = begin; col < end; col += kVector) {
     const int64_t from = std::min(col, end - kVector);
@@ -131,11 +151,7 @@ void write_chain(const Job& job, const Block<T>& block, int64_t begin, int64_t e
     for (int64_t row = 0; row < block.rows; ++row) {
       sum = add(sum, load16(block.first + row * stride + from));
     }
-    if (job.streaming && can_stream(block.out + from)) {
-      stream16(sum, block.out + from);
-    } else {
-      store16(sum, block.out + from);
-    }
+    put_sum(sum, block.out + from, kLanes, streaming);
   }
 }
 
@@ -168,16 +184,9 @@ void write_small(const Job& job, const Block<T>& block, int64_t readable) {
   const int64_t stride = job.problem.row_stride();
   const int64_t cols = job.problem.cols;
   if (block.rows <= kChainRows) {
-    const auto write = [&](int64_t col, const F32x16& sum, size_t lanes) HWY_ATTR {
-      T* out = block.out + col;
-      if (lanes < kLanes) {
-        store_first(sum, out, lanes);
-      } else if (job.streaming && can_stream(out)) {
-        stream16(sum, out);
-      } else {
-        store16(sum, out);
-      }
-    };
+    const bool streaming = job.streaming && !block.staged;
+    const auto write = [&](int64_t col, const F32x16& sum, size_t lanes)
+                           HWY_ATTR { put_sum(sum, block.out + col, lanes, streaming); };
     return each_small_sum(block.first, stride, block.rows, cols, readable, write);
   }
   alignas(64) double totals[kShortRow] = {};
@@ -193,9 +202,7 @@ void write_small(const Job& job, const Block<T>& block, int64_t readable) {
 // A block of rows that are not folded, a vector long at least: columns [begin, end).
 template <class T>
 void sum_long_rows(const Job& job, const Block<T>& block, int64_t begin, int64_t end) {
-  if (block.rows <= kChainRows && block.partial == nullptr && end - begin >= kVector) {
-    return write_chain(job, block, begin, end);
-  }
+  if (is_one_chain(block) && end - begin >= kVector) return write_chain(job, block, begin, end);
   alignas(64) double totals[kPanel + kLanes];
   std::fill(totals, totals + round_up(end - begin, kVector), 0.0);
   add_rows(block.first, job.problem.row_stride(), block.rows, begin, end, totals);
@@ -291,6 +298,18 @@ void write_single_rows(const Job& job, int64_t group, int64_t count) {
   }
 }
 
+// Sums of groups of one chain whose rows of dbias follow each other without being whole lines wait
+// in a stage until they are.
+template <class T>
+bool is_staged(const Job& job) {
+  const Problem& problem = job.problem;
+  const auto cols = static_cast<size_t>(problem.cols);
+  const bool aligned = reinterpret_cast<uintptr_t>(job.at.dbias) % sizeof(T) == 0;
+  return job.streaming && aligned && job.plan.column_tasks == 1 &&
+         problem.dbias.strides[0] == problem.cols && cols * sizeof(T) % kLineBytes != 0 &&
+         cols <= Stage<T>::kMost;
+}
+
 // What begins in stretch `stretch` of the wave [first, last), columns [begin, end).
 template <class T>
 void sum_stretch(const Job& job, int64_t first, int64_t last, int64_t stretch, int64_t begin,
@@ -301,6 +320,8 @@ void sum_stretch(const Job& job, int64_t first, int64_t last, int64_t stretch, i
   const int64_t to = from + plan.task_rows;
   const auto* dy = static_cast<const T*>(job.at.dy);
   auto* dbias = static_cast<T*>(job.at.dbias);
+  const bool staged = is_staged<T>(job);
+  Stage<T> stage(job.streaming);
   int64_t group = job.groups.at(from, first, last);
   if (has_single_rows(job)) {
     if (job.groups[group].start < from) ++group;  // begins in an earlier stretch
@@ -323,6 +344,8 @@ void sum_stretch(const Job& job, int64_t first, int64_t last, int64_t stretch, i
         block.first += group * problem.group_stride() + span.first * problem.row_stride();
       }
       block.out = dbias + group * problem.dbias.strides[0];
+      block.staged = staged && block.rows <= kChainRows;
+      if (block.staged) block.out = stage.room(block.out, static_cast<size_t>(problem.cols));
       // Rows after which sixteen elements may be read whatever the column.
       const int64_t rows = readable(job, group, span, 0) / problem.cols;
       write_small(job, block, rows - 1 - ceil_div(kVector, problem.cols));
@@ -342,6 +365,8 @@ void sum_stretch(const Job& job, int64_t first, int64_t last, int64_t stretch, i
       block.fold = fold;
       block.out = dbias + group * problem.dbias.strides[0];
       block.partial = blocks > 1 ? job.partial(span.slot + number) : nullptr;
+      block.staged = staged && fold == 1 && is_one_chain(block);
+      if (block.staged) block.out = stage.room(block.out, static_cast<size_t>(problem.cols));
       if (fold > 1) {
         sum_short_rows(job, block);
       } else {
@@ -351,6 +376,7 @@ void sum_stretch(const Job& job, int64_t first, int64_t last, int64_t stretch, i
       }
     }
   }
+  stage.flush();
   if (job.streaming) hwy::FlushStream();
 }
 

@@ -18,6 +18,7 @@
 #include "kernels/cpu/cache.h"
 #include "kernels/cpu/lane_sums-inl.h"
 #include "kernels/cpu/lanes-inl.h"
+#include "kernels/cpu/pairs-inl.h"
 #include "kernels/cpu/row_joins-inl.h"
 #include "kernels/cpu/sums-inl.h"
 #include "kernels/cpu/wide_sums-inl.h"
@@ -148,10 +149,37 @@ void sum_few_rows(const NarrowGroups<T> groups, const NarrowRows& of_each, float
   store_raw(lane_sums(lanes), out);
 }
 
+#if HWY_TARGET != HWY_SCALAR
+// The sums of thirty-two numbers, two by two.
+HWY_INLINE F32x16 pair_sums(const bfloat16_t* from) {
+  const Pair numbers = load_pair(from);  // even and odd ones
+  return add(numbers.first, numbers.second);
+}
+template <class T>
+HWY_INLINE F32x16 pair_sums(const T* from) {
+  const TagF32 d;
+  const F32x16 numbers[2] = {load16(from), load16(from + kLanes)};
+  return each_part([&](size_t i) HWY_ATTR {
+    const size_t at = 2 * i;
+    const VecF32 lower = numbers[at / kParts].part[at % kParts];
+    const VecF32 upper = numbers[(at + 1) / kParts].part[(at + 1) % kParts];
+    return hn::Add(hn::ConcatEven(d, upper, lower), hn::ConcatOdd(d, upper, lower));
+  });
+}
+#endif
+
 // Groups of a single column of two to sixteen rows, a multiple of sixteen groups and open: the same
 // sums without a vector for each.
 template <class T>
 void sum_tiny_columns(const NarrowGroups<T>& groups, int64_t rows, float* out) {
+#if HWY_TARGET != HWY_SCALAR
+  if (rows == 2) {
+    for (int64_t i = 0; i < groups.count; i += kTogether) {
+      store_raw(add(pair_sums(groups.from + 2 * i), zero16()), out + i);  // -0 becomes +0
+    }
+    return;
+  }
+#endif
   alignas(64) float converted[(kTinyTogether + 1) * kTogether];
   const float* from = converted;
   if constexpr (std::is_same_v<T, float>) {

@@ -16,6 +16,7 @@
 
 #include "kernels/cpu/constants-inl.h"
 #include "kernels/cpu/sums-inl.h"
+#include "kernels/cpu/turned_rows-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace aclgrad::layer_norm {
@@ -24,48 +25,19 @@ namespace {
 
 using namespace aclgrad::HWY_NAMESPACE;
 
-// Columns that are loaded together.
-inline constexpr size_t kEight = 8;
-
 // Rows of more columns gain nothing: transposing them takes what joining their lanes would.
 inline constexpr size_t kMostColumns = kLanes;
 
 #if HWY_TARGET <= HWY_AVX3
-inline constexpr bool kHasColumns = true;
-
 // Columns [0, n) of sixteen rows, `stride` elements apart, to out[column][row]; in eights, so up to
 // seven more are read and written.
 HWY_INLINE void load_columns(const float* first, int64_t stride, size_t n, float* out) {
-  const TagF32 d;
-  const hn::Half<TagF32> half;
-  const hn::Repartition<double, TagF32> pairs;
   for (size_t col = 0; col < n; col += kEight) {
-    const float* from = first + col;
-    VecF32 v[kEight];  // row k below row k + 8; then, of four rows, columns i and i + 4
-    for_constants<kEight>([&](auto k) HWY_ATTR {
-      const float* lower = from + static_cast<int64_t>(k) * stride;
-      v[k] = hn::Combine(d, hn::LoadU(half, lower + 8 * stride), hn::LoadU(half, lower));
-    });
-    for_constants<2>([&](auto fours) HWY_ATTR {
-      constexpr size_t kAt = 4 * decltype(fours)::value;
-      const auto low = [&](size_t k) HWY_ATTR {
-        return hn::BitCast(pairs, hn::InterleaveLower(d, v[kAt + k], v[kAt + k + 1]));
-      };
-      const auto high = [&](size_t k) HWY_ATTR {
-        return hn::BitCast(pairs, hn::InterleaveUpper(d, v[kAt + k], v[kAt + k + 1]));
-      };
-      const auto low0 = low(0), low2 = low(2), high0 = high(0), high2 = high(2);
-      v[kAt] = hn::BitCast(d, hn::InterleaveLower(pairs, low0, low2));
-      v[kAt + 1] = hn::BitCast(d, hn::InterleaveUpper(pairs, low0, low2));
-      v[kAt + 2] = hn::BitCast(d, hn::InterleaveLower(pairs, high0, high2));
-      v[kAt + 3] = hn::BitCast(d, hn::InterleaveUpper(pairs, high0, high2));
-    });
-    for_constants<4>([&](auto i) HWY_ATTR {
-      const VecF32 a = v[i], b = v[i + 4];
-      float* to = out + (col + i) * kLanes;
-      hn::Store(hn::OddEvenBlocks(hn::SwapAdjacentBlocks(b), a), d, to);
-      hn::Store(hn::OddEvenBlocks(b, hn::SwapAdjacentBlocks(a)), d, to + 4 * kLanes);
-    });
+    turn_eight(
+        [&](size_t row) HWY_ATTR {
+          return hn::LoadU(HalfF32(), first + col + static_cast<int64_t>(row) * stride);
+        },
+        out + col * kLanes);
   }
 }
 
@@ -101,11 +73,8 @@ HWY_INLINE F32x16 square_columns(const float* columns, const F32x16& centres) {
   if constexpr (kColumns > kEight) {
     for_constants<kEight>([&](auto i) HWY_ATTR { sum[i] = add(sum[i], sum[i + kEight]); });
   }
-  for_constants<4>([&](auto i) HWY_ATTR { sum[i] = add(sum[i], sum[i + 4]); });
-  return add(add(sum[0], sum[2]), add(sum[1], sum[3]));
+  return joined_columns(sum);
 }
-#else
-inline constexpr bool kHasColumns = false;
 #endif
 
 }  // namespace

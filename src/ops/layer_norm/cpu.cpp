@@ -227,7 +227,7 @@ int64_t group_rows(int64_t cols) {
 // Rows::columns_stride of `count` rows from row `row` on.
 template <class T>
 int64_t columns_stride(const Job& job, int64_t row, size_t count) {
-  if (!kHasColumns || !std::is_same_v<T, float> || count != kRows) return 0;
+  if (!kTurnsRows || !std::is_same_v<T, float> || count != kRows) return 0;
   const int64_t cols = job.problem.cols;
   constexpr auto kStep = static_cast<int64_t>(kEight);
   if (cols < kStep / 2 || cols > static_cast<int64_t>(kMostColumns) || !job.x_rows.uniform())
@@ -243,7 +243,7 @@ int64_t columns_stride(const Job& job, int64_t row, size_t count) {
 template <class T>
 bool writes_across(const Job& job) {
   const int64_t cols = job.problem.cols;
-  return kHasColumns && std::is_same_v<T, float> && job.plan.slab_rows % int64_t{kRows} == 0 &&
+  return kTurnsRows && std::is_same_v<T, float> && job.plan.slab_rows % int64_t{kRows} == 0 &&
          cols >= int64_t{kLeastAcross} && cols <= int64_t{kMostAcross} && is_staged<T>(job) &&
          begins_line(static_cast<const char*>(job.at.y)) && job.y_follows && job.x_rows.uniform() &&
          job.x_rows.stride() == cols;

@@ -209,8 +209,10 @@ inline GpuScratch scratch_on_gpu(const Problem& problem) {
     out.rows = saturating_product({problem.rows, static_cast<int64_t>(sizeof(RowNumbers))});
   }
   if (problem.want_dgamma || problem.want_dbeta) {
-    // Totals of slabs are no more: they are left where a slab has two row blocks and more.
-    out.parts = saturating_product({row_blocks_of(problem.rows), 2, problem.cols, float_size});
+    // Totals of slabs are twice as long as chains and half as many or fewer, but for a last slab of
+    // one row block. They are left where a slab has two row blocks and more.
+    const int64_t chains = round_up(row_blocks_of(problem.rows), 2);
+    out.parts = saturating_product({chains, 2, problem.cols, float_size});
   }
   return out;
 }

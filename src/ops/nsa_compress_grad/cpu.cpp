@@ -24,6 +24,7 @@
 #include "kernels/cpu/lanes-inl.h"
 #include "kernels/cpu/pairs-inl.h"
 #include "kernels/cpu/sums-inl.h"
+#include "ops/nsa_compress_grad/narrow-inl.h"
 #include "ops/nsa_compress_grad/tokens-inl.h"
 
 #ifndef ACLGRAD_OPS_NSA_COMPRESS_GRAD_CPU_SHARED_
@@ -57,6 +58,10 @@ namespace {
 
 using namespace aclgrad::HWY_NAMESPACE;
 
+HWY_INLINE bool is_narrow(const Job& job) {
+  return is_narrow(job.problem.width, job.most_windows());
+}
+
 // FP32 rows of dy for the windows of one head: [windows][kSegment], in the order of load_pair.
 template <class T>
 HWY_INLINE void convert_dy(const Job& job, const T* from, int64_t windows, size_t columns,
@@ -74,7 +79,13 @@ HWY_INLINE void convert_dy(const Job& job, const T* from, int64_t windows, size_
   }
 }
 
-// The tokens' chains of dw go into the slab's totals.
+// The tokens' sums or chains of dw go into the slab's totals.
+HWY_INLINE void add_sums(const Job& job, int64_t slab, int64_t head, int64_t first, int64_t windows,
+                         const float* sums) {
+  double* totals = job.totals(slab, head) + first;
+  for (int64_t a = 0; a < windows; ++a)
+    add_to(totals + a * job.problem.step, load16(sums + a * kGroup));
+}
 HWY_INLINE void add_chains(const Job& job, int64_t slab, int64_t head, int64_t first,
                            int64_t windows, const float* chains) {
   double* totals = job.totals(slab, head) + first;
@@ -158,21 +169,26 @@ void visit_tile(const Job& job, const Group& group, int64_t slab, int64_t head, 
     hwy::Prefetch(piece.dy + group.begin * piece.dy_window + piece.dy_window + c);
   }
   const RowsAhead<T> ahead{piece.x + kGroup * piece.x_token, piece.x_token, kGroup, row};
+  Piece<T> written = piece;
   if (job.collect) {
-    Piece<T> collected = piece;
-    collected.dx = reinterpret_cast<T*>(scratch.collected);
-    collected.dx_token = static_cast<int64_t>(row);
-    collected.dx_head = static_cast<int64_t>(piece.columns);
-    visit_tokens_of(windows, collected, scratch, ahead);
-    stream_collected<T>(piece, collected.dx);
-  } else {
-    visit_tokens_of(windows, piece, scratch, ahead);
+    written.dx = reinterpret_cast<T*>(scratch.collected);
+    written.dx_token = static_cast<int64_t>(row);
+    written.dx_head = static_cast<int64_t>(piece.columns);
   }
   const int64_t first = group.begin * job.problem.step + group.inside;
-  for (int64_t h = 0; h < heads; ++h) {
-    add_chains(job, slab, head + h, first, windows,
-               scratch.chains + h * windows * kGroup * static_cast<int64_t>(kLanes));
+  if (is_narrow(job)) {
+    visit_narrow_of(windows, written, scratch.chains, ahead);
+    for (int64_t h = 0; h < heads; ++h) {
+      add_sums(job, slab, head + h, first, windows, scratch.chains + h * windows * kGroup);
+    }
+  } else {
+    visit_tokens_of(windows, written, scratch, ahead);
+    for (int64_t h = 0; h < heads; ++h) {
+      add_chains(job, slab, head + h, first, windows,
+                 scratch.chains + h * windows * kGroup * static_cast<int64_t>(kLanes));
+    }
   }
+  if (job.collect) stream_collected<T>(piece, written.dx);
 }
 
 // Sixteen sums of dx from their FP32 chain, or from FP64 totals where there can be several chains.
@@ -231,6 +247,7 @@ void visit_many(const Job& job, const Group& group, int64_t slab, int64_t head, 
 
 // Heads that are visited together, where not one by one.
 int64_t tile_heads(const Job& job) {
+  if (is_narrow(job)) return narrow_heads(job.problem.width, job.most_windows());
   const int64_t most = kTileChains / job.most_windows();
   if (!job.collect) return most;
   const int64_t fit = kCollectedColumns / std::min(kSegment, job.problem.width);

@@ -95,6 +95,10 @@ enum cudaDeviceAttr : int {
   cudaDevAttrL2CacheSize = 38,
   cudaDevAttrMaxSharedMemoryPerBlockOptin = 97,
 };
+struct cudaFuncAttributes {
+  size_t sharedSizeBytes;  // 0: arrays that are shared are not counted
+  int maxDynamicSharedSizeBytes;
+};
 enum cudaFuncAttribute : int { cudaFuncAttributeMaxDynamicSharedMemorySize = 8 };
 constexpr unsigned cudaStreamNonBlocking = 1;
 constexpr unsigned cudaEventDefault = 0;
@@ -121,6 +125,7 @@ ACLGRAD_EMULATED cudaError_t cudaDeviceReset();
 ACLGRAD_EMULATED cudaError_t cudaGetDeviceProperties(cudaDeviceProp* out, int device);
 ACLGRAD_EMULATED cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute,
                                                     int device);
+ACLGRAD_EMULATED cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* out, const void* kernel);
 ACLGRAD_EMULATED cudaError_t cudaFuncSetAttribute(const void* kernel, cudaFuncAttribute attribute,
                                                   int value);
 ACLGRAD_EMULATED cudaError_t cudaDeviceCanAccessPeer(int* can, int device, int peer);

@@ -437,6 +437,14 @@ cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int dev
   }
   return cudaErrorInvalidValue;
 }
+cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* out, const void* kernel) {
+  SharedSizes& sizes = shared_sizes();
+  const std::lock_guard lock(sizes.mutex);
+  const auto found = sizes.of.find(kernel);
+  const size_t most = found == sizes.of.end() ? kUsualShared : found->second;
+  *out = {0, static_cast<int>(most)};
+  return cudaSuccess;
+}
 cudaError_t cudaFuncSetAttribute(const void* kernel, cudaFuncAttribute attribute, int value) {
   if (attribute != cudaFuncAttributeMaxDynamicSharedMemorySize || value < 0 ||
       static_cast<size_t>(value) > kMostShared) {

@@ -277,10 +277,9 @@ cudaError_t launch_rows(const Task& task, const CudaQueue& queue) {
     case RowKind::kApart:
       break;
   }
-  const cuda::Geometry of_rows{cuda::blocks_for(ceil_div(task.rows, int64_t{kGpu.warps})),
-                               kThreads};
   cudaError_t error = cuda::launch(queue, geometry, find_panels<T>, task, plan.panels);
-  if (error == cudaSuccess) error = cuda::launch(queue, of_rows, find_rows<T>, task, plan.panels);
+  if (error == cudaSuccess)
+    error = cuda::launch(queue, plan_warps(task.rows), find_rows<T>, task, plan.panels);
   if (error != cudaSuccess) return error;
   return cuda::launch(queue, geometry, write_panels<T>, task, plan.panels);
 }
@@ -291,8 +290,8 @@ cudaError_t prepare_weights(const View& view, const void* given_at, float absent
   out = static_cast<const float*>(copied ? region : given_at);
   if (!copied || cols == 0) return cudaSuccess;
   const cuda::NumbersIn from = given(view) ? cuda::NumbersIn(view, given_at) : cuda::NumbersIn();
-  return cuda::launch(queue, {cuda::blocks_for(ceil_div(cols, int64_t{kThreads})), kThreads},
-                      copy_weights, from, absent, cols, static_cast<float*>(region));
+  return cuda::launch(queue, plan_threads(cols), copy_weights, from, absent, cols,
+                      static_cast<float*>(region));
 }
 
 template <class T>
@@ -309,8 +308,7 @@ cudaError_t launch(const Problem& problem, const Addresses& at, const CudaQueue&
   if (given(problem.mean)) task.mean = cuda::NumbersOut(problem.mean, at.mean);
   if (given(problem.rstd)) task.rstd = cuda::NumbersOut(problem.rstd, at.rstd);
   if (problem.cols == 0) {
-    return cuda::launch(queue, {cuda::blocks_for(ceil_div(task.rows, int64_t{kThreads})), kThreads},
-                        put_without_columns, task);
+    return cuda::launch(queue, plan_threads(task.rows), put_without_columns, task);
   }
   const GpuScratch scratch = scratch_on_gpu(problem);
   cudaError_t error = prepare_weights(problem.gamma, at.gamma, 1.0f, task.cols, scratch.gamma > 0,

@@ -7,6 +7,7 @@
 #include <cstdint>
 
 #include "base/checked.h"
+#include "kernels/cuda/geometry.h"
 #include "ops/layer_norm/problem.h"
 #include "ops/layer_norm/statistics.h"
 #include "ops/layer_norm/tree.h"
@@ -56,6 +57,16 @@ inline GpuPlan plan_on_gpu(int64_t rows, int64_t cols) {
     plan.blocks = rows;
   }
   return plan;
+}
+
+inline cuda::Geometry gpu_geometry(int64_t pieces, int64_t of_block) {
+  return {cuda::blocks_for(ceil_div(pieces, of_block)),
+          static_cast<unsigned>(kGpu.warps * cuda::kWarpLanes)};
+}
+// Of a warp for each row, and of a thread for each number.
+inline cuda::Geometry plan_warps(int64_t rows) { return gpu_geometry(rows, kGpu.warps); }
+inline cuda::Geometry plan_threads(int64_t numbers) {
+  return gpu_geometry(numbers, kGpu.warps * cuda::kWarpLanes);
 }
 
 // What a row is normalised with.

@@ -14,12 +14,8 @@
 namespace aclgrad::layer_norm_backward {
 namespace {
 
-// A block joins kCols of the 2 * cols sums: its warps bring kTile parts of them to shared memory,
-// kTile / kWarps loads each under way, and one warp adds them in order.
-constexpr int kJoinWarps = 8;
-constexpr int kJoinCols = cuda::kWarpLanes;
-constexpr int kJoinTile = 64;
-constexpr int kJoinLoads = kJoinTile / kJoinWarps;
+// Loads that a thread has under way.
+constexpr int kJoinLoads = kVisits.join_tile / kVisits.join_warps;
 
 // The total of one column, part after part.
 struct Total {
@@ -36,12 +32,13 @@ struct Total {
   }
 };
 
+// The warps of a block bring parts to shared memory, one of them adds them in order.
 template <class Part>
-__global__ void __launch_bounds__(kJoinWarps* cuda::kWarpLanes)
+__global__ void __launch_bounds__(kVisits.join_warps* cuda::kWarpLanes)
     join_columns(const Part* parts, int64_t cols, int64_t count, int64_t per_slab,
                  const __grid_constant__ cuda::NumbersOut dgamma,
                  const __grid_constant__ cuda::NumbersOut dbeta) {
-  __shared__ double tile[kJoinTile][kJoinCols];
+  __shared__ double tile[kVisits.join_tile][kJoinCols];
   const int warp = cuda::warp_index();
   const int lane = cuda::lane_index();
   const int64_t sums = 2 * cols;
@@ -50,24 +47,24 @@ __global__ void __launch_bounds__(kJoinWarps* cuda::kWarpLanes)
     const int64_t own = begin + lane;
     Total total;
     int64_t left_of_slab = 0;
-    for (int64_t first = 0; first < count; first += kJoinTile) {
+    for (int64_t first = 0; first < count; first += kVisits.join_tile) {
       Part loaded[kJoinLoads];
 #pragma unroll
       for (int i = 0; i < kJoinLoads; ++i) {
-        const int64_t part = first + i * kJoinWarps + warp;
+        const int64_t part = first + i * kVisits.join_warps + warp;
         if (part < count && own < sums) loaded[i] = parts[part * sums + own];
       }
       __syncthreads();  // what stands in the tile has been added
 #pragma unroll
       for (int i = 0; i < kJoinLoads; ++i) {
-        const int64_t part = first + i * kJoinWarps + warp;
+        const int64_t part = first + i * kVisits.join_warps + warp;
         if (part < count && own < sums) {
-          tile[i * kJoinWarps + warp][lane] = static_cast<double>(loaded[i]);
+          tile[i * kVisits.join_warps + warp][lane] = static_cast<double>(loaded[i]);
         }
       }
       __syncthreads();
       if (warp != 0 || own >= sums) continue;
-      for (int i = 0; i < kJoinTile && first + i < count; ++i) {
+      for (int i = 0; i < kVisits.join_tile && first + i < count; ++i) {
         total.add(tile[i][lane], left_of_slab == 0, first + i == 0);
         left_of_slab = (left_of_slab == 0 ? per_slab : left_of_slab) - 1;
       }
@@ -83,8 +80,7 @@ __global__ void __launch_bounds__(kJoinWarps* cuda::kWarpLanes)
 
 cudaError_t launch_join(const Task& task, const ColumnParts& parts, const cuda::NumbersOut& dgamma,
                         const cuda::NumbersOut& dbeta, const CudaQueue& queue) {
-  const int64_t blocks = cuda::blocks_for(ceil_div(2 * task.cols, int64_t{kJoinCols}));
-  const cuda::Geometry geometry{blocks, kJoinWarps * cuda::kWarpLanes};
+  const cuda::Geometry geometry = plan_join(task.cols);
   if (parts.slab_totals) {
     return cuda::launch(queue, geometry, join_columns<double>,
                         static_cast<const double*>(task.parts), task.cols, parts.count,
@@ -145,7 +141,7 @@ cudaError_t launch(const Problem& problem, const Addresses& at, const CudaQueue&
     parts = staged.parts;
     error = launch_staged<T>(task, staged, queue);
   } else {
-    error = launch_visits<T>(task, is_wide(problem.rows, problem.cols), queue);
+    error = launch_visits<T>(task, queue);
   }
   if (error != cudaSuccess || !task.want_columns) return error;
   cuda::NumbersOut dgamma, dbeta;

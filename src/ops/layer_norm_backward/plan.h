@@ -11,6 +11,7 @@
 
 #include "base/checked.h"
 #include "kernels/cpu/lane_count.h"
+#include "kernels/cuda/geometry.h"
 #include "ops/layer_norm_backward/problem.h"
 #include "ops/layer_norm_backward/tree.h"
 
@@ -181,6 +182,41 @@ inline StagedPlan plan_staged(int64_t rows, int64_t cols, int64_t element, bool 
   }
   plan.units = ceil_div(rows, plan.unit_rows);
   return plan;
+}
+
+// The launches that visit rows which are not staged, and the one that joins the parts of dgamma and
+// dbeta: a block of it adds 32 of the sums, whose parts its warps bring to shared memory.
+struct VisitTuning {
+  int threads;     // of a block of visits
+  int join_warps;  // of a block that joins
+  int join_tile;   // parts of each sum in shared memory
+};
+// Counted, not measured: eight warps are enough to start and end with little waiting.
+inline constexpr VisitTuning kVisits = {256, 8, 64};
+inline constexpr int kJoinCols = cuda::kWarpLanes;
+
+struct VisitPlan {
+  cuda::Geometry sums;       // the first visit: a team a chunk of a row
+  cuda::Geometry rows;       // of rows of several chunks: a warp a row
+  cuda::Geometry columns;    // the second visit: a thread a column of a row block
+  int64_t panel_chunks = 0;  // of a row, which are joined before the next ones
+};
+
+inline cuda::Geometry visit_geometry(int64_t pieces, int64_t of_block) {
+  return {cuda::blocks_for(ceil_div(pieces, of_block)), static_cast<unsigned>(kVisits.threads)};
+}
+inline VisitPlan plan_visits(int64_t rows, int64_t cols) {
+  const int64_t chunks = chunks_of(cols);
+  VisitPlan plan;
+  plan.sums = visit_geometry(rows * chunks, kVisits.threads / kTeam);
+  if (chunks > 1) plan.rows = visit_geometry(rows, kVisits.threads / cuda::kWarpLanes);
+  plan.columns = visit_geometry(row_blocks_of(rows) * cols, kVisits.threads);
+  plan.panel_chunks = is_wide(rows, cols) ? kPanel / kChunk : chunks;
+  return plan;
+}
+inline cuda::Geometry plan_join(int64_t cols) {
+  return {cuda::blocks_for(ceil_div(2 * cols, int64_t{kJoinCols})),
+          static_cast<unsigned>(kVisits.join_warps * cuda::kWarpLanes)};
 }
 
 // Workspace of a run on a GPU, in bytes; 0: not needed. Whether rows can be staged is known only

@@ -190,7 +190,8 @@ TEST(LayerNormBackward, EveryDtypeCombination) {
 
 TEST(LayerNormBackward, EveryMask) {
   for (int mask = 0; mask < 8; ++mask) {
-    for (const Dims& dims : {Dims{20, 35}, Dims{3, 9000}}) {
+    // The third has a last slab that is half as long as others.
+    for (const Dims& dims : {Dims{20, 35}, Dims{3, 9000}, Dims{3841, 64}}) {
       Options options;
       for (int i = 0; i < 3; ++i) options.want[i] = (mask >> i & 1) != 0;
       SCOPED_TRACE("mask " + std::to_string(mask));

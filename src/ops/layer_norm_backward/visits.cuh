@@ -5,13 +5,11 @@
 #define ACLGRAD_OPS_LAYER_NORM_BACKWARD_VISITS_CUH_
 
 #include "kernels/cuda/launch.cuh"
+#include "ops/layer_norm_backward/plan.h"
 #include "ops/layer_norm_backward/row_sums.cuh"
 #include "ops/layer_norm_backward/task.cuh"
 
 namespace aclgrad::layer_norm_backward {
-
-// Threads of a block: eight warps are enough to start and end with little waiting.
-inline constexpr int kVisitThreads = 256;
 
 // A row where it lies.
 template <class T>
@@ -79,7 +77,7 @@ __device__ void leave_row(const Task& task, int64_t number, bool present, const 
 
 // First visit of rows of one chunk, a team a row.
 template <class T>
-__global__ void __launch_bounds__(kVisitThreads)
+__global__ void __launch_bounds__(kVisits.threads)
     find_short_rows(const __grid_constant__ Task task) {
   constexpr int64_t kTeamsOfWarp = cuda::kWarpLanes / kTeam;
   const int64_t warp = cuda::block_index() * cuda::warp_count() + cuda::warp_index();
@@ -96,7 +94,7 @@ __global__ void __launch_bounds__(kVisitThreads)
 
 // First visit of longer rows: a team a chunk, then a warp a row.
 template <class T>
-__global__ void __launch_bounds__(kVisitThreads) sum_chunks(const __grid_constant__ Task task) {
+__global__ void __launch_bounds__(kVisits.threads) sum_chunks(const __grid_constant__ Task task) {
   constexpr int64_t kTeamsOfWarp = cuda::kWarpLanes / kTeam;
   const int64_t chunks = chunks_of(task.cols);
   const int64_t pieces = task.rows * chunks;
@@ -117,7 +115,7 @@ __global__ void __launch_bounds__(kVisitThreads) sum_chunks(const __grid_constan
   }
 }
 template <class T>
-__global__ void __launch_bounds__(kVisitThreads)
+__global__ void __launch_bounds__(kVisits.threads)
     find_long_rows(const __grid_constant__ Task task, int64_t panel_chunks) {
   const int64_t chunks = chunks_of(task.cols);
   const int64_t stride = cuda::block_count() * cuda::warp_count();
@@ -131,7 +129,8 @@ __global__ void __launch_bounds__(kVisitThreads)
 
 // Second visit: a thread takes a column of a row block.
 template <class T>
-__global__ void __launch_bounds__(kVisitThreads) write_columns(const __grid_constant__ Task task) {
+__global__ void __launch_bounds__(kVisits.threads)
+    write_columns(const __grid_constant__ Task task) {
   const int64_t pieces = row_blocks_of(task.rows) * task.cols;
   const int64_t stride = cuda::block_count() * cuda::thread_count();
   for (int64_t piece = cuda::block_index() * cuda::thread_count() + cuda::thread_index();
@@ -167,27 +166,20 @@ __global__ void __launch_bounds__(kVisitThreads) write_columns(const __grid_cons
   }
 }
 
-// `wide`: sums along the rows are joined panel by panel.
 template <class T>
-cudaError_t launch_visits(const Task& task, bool wide, const CudaQueue& queue) {
-  constexpr int64_t kTeams = kVisitThreads / kTeam;
-  const auto launch = [&](int64_t pieces, int64_t of_block, auto kernel, auto... more) {
-    const cuda::Geometry geometry{cuda::blocks_for(ceil_div(pieces, of_block)), kVisitThreads};
-    return cuda::launch(queue, geometry, kernel, task, more...);
-  };
+cudaError_t launch_visits(const Task& task, const CudaQueue& queue) {
+  const VisitPlan plan = plan_visits(task.rows, task.cols);
   cudaError_t error = cudaSuccess;
-  const int64_t chunks = chunks_of(task.cols);
-  if (task.dx != nullptr && chunks == 1) {
-    error = launch(task.rows, kTeams, find_short_rows<T>);
+  if (task.dx != nullptr && chunks_of(task.cols) == 1) {
+    error = cuda::launch(queue, plan.sums, find_short_rows<T>, task);
   } else if (task.dx != nullptr) {
-    error = launch(task.rows * chunks, kTeams, sum_chunks<T>);
-    const int64_t panel_chunks = wide ? kPanel / kChunk : chunks;
+    error = cuda::launch(queue, plan.sums, sum_chunks<T>, task);
     if (error == cudaSuccess) {
-      error = launch(task.rows, kVisitThreads / cuda::kWarpLanes, find_long_rows<T>, panel_chunks);
+      error = cuda::launch(queue, plan.rows, find_long_rows<T>, task, plan.panel_chunks);
     }
   }
   if (error != cudaSuccess) return error;
-  return launch(row_blocks_of(task.rows) * task.cols, kVisitThreads, write_columns<T>);
+  return cuda::launch(queue, plan.columns, write_columns<T>, task);
 }
 
 }  // namespace aclgrad::layer_norm_backward

@@ -452,7 +452,10 @@ cudaError_t cudaFuncSetAttribute(const void* kernel, cudaFuncAttribute attribute
   }
   SharedSizes& sizes = shared_sizes();
   const std::lock_guard lock(sizes.mutex);
-  sizes.of[kernel] = static_cast<size_t>(value);
+  size_t& most = sizes.of[kernel];
+  // CUDA allows it, but another thread may be about to launch with the larger size.
+  if (static_cast<size_t>(value) < most) return noted(cudaErrorInvalidValue);
+  most = static_cast<size_t>(value);
   return cudaSuccess;
 }
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* out, int device) {

@@ -5,8 +5,8 @@
 Every operator has families of shapes: one dimension varies by one step around chosen numbers and around
 random ones (200 groups over all operators, always the same; there the other dimensions are drawn, too),
 and another one takes up the rest, so that about 100 MB move. A shape at less than 60 % of a neighbour's
-speed is a cliff: it and its neighbours are measured twice more, the best counts, and if it stays one the
-sweep exits with 1. Only a neighbour that does nearly as much arithmetic for a byte counts: windows of 128
+speed is a cliff: it and its neighbours are measured up to five times more, the best counts, and if it stays
+one the sweep exits with 1. Only a neighbour that does nearly as much arithmetic for a byte counts: windows of 128
 tokens every 16 cover each token eight times, every 32 four times. Shapes that are slow beside others are
 named all the same.
 """
@@ -25,6 +25,7 @@ import table
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 BYTES = 100e6
 LEAST = 0.6
+AGAIN = 5
 ALIKE = 1.5  # times the multiply-adds of a neighbour
 RANDOM = 200
 LINE = 64  # elements: rows of a multiple of these begin with a cache line
@@ -243,7 +244,7 @@ def main():
     groups = list(groups_of(operators))
     problems = list(dict.fromkeys(name for group in groups for _, name in group))
     run, speed = measure(program, problems, out.parent)
-    for _ in range(2):
+    for _ in range(AGAIN):
         again = list(dict.fromkeys(name for group in suspects(groups, speed) for _, name in group))
         if again:
             found = measure(program, again, out.parent)[1]

@@ -268,6 +268,28 @@ TEST(ScaledMaskedSoftmax, FullyMaskedRowsAreUniformWhateverStandsInThem) {
   }
 }
 
+// Whoever computes the other parts of such a row has nothing but masked elements there.
+TEST(ScaledMaskedSoftmax, RowsOfWhichOneElementCounts) {
+  const double inf = std::numeric_limits<double>::infinity();
+  for (const int64_t cols : {2, 40, 300, 4096}) {
+    for (const double value : {1.0, inf, -inf, 6e4, std::numeric_limits<double>::quiet_NaN()}) {
+      for (const aclDataType dtype : kFloats) {
+        Problem problem({1, 1, 3, cols}, all_of(dtype));
+        std::vector<double> values = problem.x.values(), mask(values.size(), 1.0);
+        for (const int64_t at : {int64_t{0}, cols + cols / 2, 3 * cols - 1}) {
+          values[static_cast<size_t>(at)] = value;
+          mask[static_cast<size_t>(at)] = 0.0;
+        }
+        problem.x.fill(values);
+        problem.mask.fill(mask);
+        SCOPED_TRACE(std::to_string(value) + ", S2 " + std::to_string(cols));
+        ASSERT_TRUE(problem.run_it().ok());
+        problem.expect_right();
+      }
+    }
+  }
+}
+
 // Short rows are computed many at a time: one that takes FP64, is masked or has a NaN changes none
 // of the others.
 TEST(ScaledMaskedSoftmax, ARowsBitsDoNotDependOnItsNeighbours) {

@@ -134,7 +134,11 @@ streams() {
 quick='*DocumentedExample*:*SmallExample*:*EveryStridedView*:*InPlace*:*BothVersions*:*DataErrors*:*BadIndex*'
 under() {
   local program
-  command -v compute-sanitizer >/dev/null || { echo "compute-sanitizer is not installed" >&2; exit 1; }
+  if ! command -v compute-sanitizer >/dev/null; then
+    echo "$1: compute-sanitizer is not installed" >&2
+    status=1
+    return
+  fi
   for program in $(programs | grep /src/ops/); do
     step "$1.$(basename "$program")" compute-sanitizer --tool "$1" --error-exitcode 9 "$program" \
       --gtest_filter="$quick" --gtest_brief=1
@@ -159,10 +163,18 @@ bench() {
   echo "$folder/bench-cuda.csv: ${#tables[@]} problems"
 }
 
+# Without a usable GPU the tests would serve the CPU, and pass.
+need_gpu() {
+  "$folder/bench/aclgrad_bench" --list >/dev/null && return
+  echo "there is no GPU to run on" >&2
+  exit 1
+}
+
 for part in "${parts[@]}"; do
   if [[ $part != build && $part != bundle ]]; then
     export ACLGRAD_DEVICE=cuda
     use_bundle
+    need_gpu
   fi
   case $part in
     memcheck | racecheck | initcheck | synccheck) under "$part" ;;

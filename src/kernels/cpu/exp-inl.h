@@ -10,22 +10,12 @@
 #endif
 
 #include "kernels/cpu/lanes-inl.h"
+#include "kernels/exp_numbers.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace aclgrad {
 namespace HWY_NAMESPACE {
 namespace {
-
-// All results are this much too large, so that what is subnormal in FP32 after a division by a sum
-// of them is a normal number here, and is rounded once.
-inline constexpr float kExpGain = 0x1p24f;
-
-// Added to a number it rounds it to an integer n, and leaves the exponent field of 2^n * kExpGain
-// in the sum's low bits: 127 + 24 is the bias, with the gain.
-inline constexpr float kExpRounder = 0x1.8p23f + 127.0f + 24.0f;
-
-// Numbers below 2^-150 of the highest become +0, so that what is left has an exponent field.
-inline constexpr float kExpLeast = kExpRounder - 150.0f;
 
 // exp(scale * (x - highest)) is 2^(factor * x - whole - rest), where factor = scale / log(2) has
 // two parts, and whole + rest is factor * highest, rounded as factor * x will be: the highest gives
@@ -53,14 +43,12 @@ HWY_INLINE ExpTerms exp_terms(double factor, const F32x16& highest) {
 // 2^(n + fraction) * kExpGain for `shifted` = kExpRounder + n and a fraction of at most 0.505 in
 // magnitude; +0 where n is below -150.
 HWY_INLINE F32x16 exp2_split(const F32x16& shifted, const F32x16& fraction) {
-  // The polynomial of this degree with the least relative error; 0.08 units of 2^-24 with these
-  // coefficients.
-  F32x16 power = set16(0x1.3e0794p-13f);
-  power = fma(power, fraction, set16(0x1.5f13d4p-10f));
-  power = fma(power, fraction, set16(0x1.3b3342p-7f));
-  power = fma(power, fraction, set16(0x1.c6af6ap-5f));
-  power = fma(power, fraction, set16(0x1.ebfbd4p-3f));
-  power = fma(power, fraction, set16(0x1.62e430p-1f));
+  F32x16 power = set16(kExp6);
+  power = fma(power, fraction, set16(kExp5));
+  power = fma(power, fraction, set16(kExp4));
+  power = fma(power, fraction, set16(kExp3));
+  power = fma(power, fraction, set16(kExp2));
+  power = fma(power, fraction, set16(kExp1));
   power = fma(power, fraction, set16(1.0f));
   return each_part([&](size_t i) HWY_ATTR {
     const TagF32 d;

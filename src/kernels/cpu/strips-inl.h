@@ -20,11 +20,6 @@ namespace HWY_NAMESPACE {
 namespace {
 
 template <class T>
-inline constexpr size_t kStripVectors = sizeof(T) == 4 ? 1 : 2;
-template <class T>
-inline constexpr size_t kStrip = kStripVectors<T>* kLanes;
-
-template <class T>
 struct Strip {
   HWY_INLINE Strip() {}
   F32x16 v[kStripVectors<T>];

@@ -102,10 +102,10 @@ HWY_INLINE double join16(const F32x16& v) {
 // the other lanes must get +0.
 //
 // Tree: vector i goes to chain i mod 4; after 16 vectors a chain is full, the four are joined in
-// pairs and added to the FP64 totals. Four chains also hide the latency of the fma.
+// pairs and added to the FP64 totals.
 template <size_t K, class Term>
 HWY_INLINE void row_sums(size_t n, double (&sums)[K], Term&& term) {
-  constexpr size_t kChains = 4;
+  constexpr size_t kChains = kRowChains;
   alignas(64) double totals[K][kLanes] = {};
   const size_t full = n / kLanes;
   const size_t rest = n % kLanes;

@@ -5,12 +5,9 @@
 #define ACLGRAD_KERNELS_CUDA_EXP_CUH_
 
 #include "kernels/cuda/vec.cuh"
+#include "kernels/exp_numbers.h"
 
 namespace aclgrad::cuda {
-
-inline constexpr float kExpGain = 0x1p24f;
-inline constexpr float kExpRounder = 0x1.8p23f + 127.0f + 24.0f;
-inline constexpr float kExpLeast = kExpRounder - 150.0f;
 
 struct ExpTerms {
   float factor, factor_low, rounder, rest;
@@ -26,12 +23,12 @@ __device__ inline ExpTerms exp_terms(double factor, float highest) {
 }
 
 __device__ inline float exp2_split(float shifted, float fraction) {
-  float power = 0x1.3e0794p-13f;
-  power = fmaf(power, fraction, 0x1.5f13d4p-10f);
-  power = fmaf(power, fraction, 0x1.3b3342p-7f);
-  power = fmaf(power, fraction, 0x1.c6af6ap-5f);
-  power = fmaf(power, fraction, 0x1.ebfbd4p-3f);
-  power = fmaf(power, fraction, 0x1.62e430p-1f);
+  float power = kExp6;
+  power = fmaf(power, fraction, kExp5);
+  power = fmaf(power, fraction, kExp4);
+  power = fmaf(power, fraction, kExp3);
+  power = fmaf(power, fraction, kExp2);
+  power = fmaf(power, fraction, kExp1);
   power = fmaf(power, fraction, 1.0f);
   const float value = power * float_of(bits_of(shifted) << 23);
   return shifted < kExpLeast ? 0.0f : value;

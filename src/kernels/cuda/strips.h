@@ -11,11 +11,11 @@
 namespace aclgrad::cuda {
 
 inline constexpr int kVector = static_cast<int>(kLanes);
-inline constexpr int kChains = 4;
+inline constexpr int kChains = static_cast<int>(kRowChains);
 // What a warp takes in one step.
 inline constexpr int kStrip = kChains * kVector;
 // After so many elements the chains are full.
-inline constexpr int kFullChains = kStrip * static_cast<int>(kChain);
+inline constexpr int kFullChains = static_cast<int>(kRowChainElements);
 static_assert(kStrip == 2 * kWarpLanes);
 
 // Of chain k of thread `lane`, where its elements lie in a strip. `paired`: a thread's two chains

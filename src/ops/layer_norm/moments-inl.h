@@ -20,6 +20,7 @@
 #include "kernels/cpu/sums-inl.h"
 #include "kernels/cpu/wide_sums-inl.h"
 #include "ops/layer_norm/statistics.h"
+#include "ops/layer_norm/tree.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace aclgrad::layer_norm {
@@ -32,11 +33,10 @@ using namespace aclgrad::HWY_NAMESPACE;
 using Chain = VecF64[kWideParts];
 
 // Columns of two vectors, one for each chain of the sum.
-inline constexpr size_t kTwo = 2 * kLanes;
+inline constexpr size_t kTwo = kPanelChains * kLanes;
 
-// Columns of one round of the four chains of the squares, and those that fill them.
-inline constexpr size_t kRound = 4 * kLanes;
-inline constexpr size_t kChainColumns = kRound * kChain;
+// Columns of one round of the chains of the squares.
+inline constexpr size_t kRound = kRowChains * kLanes;
 
 HWY_INLINE void add_vector(const F32x16& v, Chain& chain) {
   each_wide(v, [&](size_t lane, VecF64 wide) HWY_ATTR {
@@ -129,8 +129,8 @@ HWY_INLINE void put_sums(const T* x, size_t n, double* out) {
 template <class T>
 HWY_INLINE F32x16 square_chains(const T* x, size_t n, float centre) {
   const F32x16 centre16 = set16(centre);
-  F32x16 acc[4];
-  for (size_t c = 0; c < 4; ++c) acc[c] = zero16();
+  F32x16 acc[kRowChains];
+  for (size_t c = 0; c < kRowChains; ++c) acc[c] = zero16();
   const auto square = [&](const F32x16& apart, size_t chain)
                           HWY_ATTR { acc[chain] = fma(apart, apart, acc[chain]); };
   const auto square_strip = [&](const Strip<T>& strip, size_t chain) HWY_ATTR {
@@ -146,11 +146,11 @@ HWY_INLINE F32x16 square_chains(const T* x, size_t n, float centre) {
   };
   size_t at = 0;
   for (; at + kRound <= n; at += kRound) {
-    for (size_t c = 0; c < 4; c += kStripVectors<T>) {
+    for (size_t c = 0; c < kRowChains; c += kStripVectors<T>) {
       square_strip(load_strip(x + at + c * kLanes), c);
     }
   }
-  for (size_t c = 0; c < 4; c += kStripVectors<T>) {  // less than a round is left
+  for (size_t c = 0; c < kRowChains; c += kStripVectors<T>) {  // less than a round is left
     const size_t here = at + c * kLanes;
     if (here + kStrip<T> <= n) {
       square_strip(load_strip(x + here), c);
@@ -226,7 +226,6 @@ HWY_INLINE F32x16 squares_of_two(const TwoVectors& x, size_t n, float centre) {
 
 // What long panels are summed in, in one visit: the sum, and the squares around a number near the
 // mean, vector i in chain i mod 2, from where they go to FP64 every kSquareColumns columns.
-inline constexpr size_t kSquareColumns = kTwo * kChain;
 class LongSums {
  public:
   HWY_INLINE LongSums() {}

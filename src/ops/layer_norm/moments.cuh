@@ -18,10 +18,9 @@ namespace aclgrad::layer_norm {
 using cuda::kAllLanes;
 using cuda::kWarpLanes;
 
-// Columns whose squares are one set of chains: around the mean (four of sixteen lanes), around
-// another number (two).
-inline constexpr int kChainCols = 4 * static_cast<int>(kLanes * kChain);
-inline constexpr int kSquareCols = kChainCols / 2;
+// tree.h's numbers as CUDA's code counts.
+inline constexpr auto kChainCols = static_cast<int>(kChainColumns);
+inline constexpr auto kSquareCols = static_cast<int>(kSquareColumns);
 
 // Which threads hold the two vectors of sixteen columns among 32: BF16's even columns are the first
 // one, the odd ones the second.

@@ -5,9 +5,11 @@
 #define ACLGRAD_OPS_LAYER_NORM_TREE_H_
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
 
 #include "base/checked.h"
+#include "kernels/cpu/lane_count.h"
 
 namespace aclgrad::layer_norm {
 
@@ -19,6 +21,12 @@ namespace aclgrad::layer_norm {
 // chain i mod 2, carried to FP64 every 512 columns, unless that is far from the mean
 // (moments-inl.h).
 inline constexpr int64_t kPanel = 4096;
+
+// Chains of a panel's sum, and of its squares around another number than the mean; columns whose
+// squares are one set of chains, around the mean and around another number.
+inline constexpr size_t kPanelChains = 2;
+inline constexpr size_t kChainColumns = kRowChainElements;
+inline constexpr size_t kSquareColumns = kPanelChains * kLanes * kChain;
 
 // gamma and beta as FP32 are padded to a multiple of the widest strip of columns.
 inline constexpr int64_t kWidestStrip = 32;

@@ -29,10 +29,10 @@ inline constexpr size_t kRows = static_cast<size_t>(kRowBlock);
 inline constexpr int64_t kTile = 512;
 
 // Columns that one round of the four chains of a row covers: four vectors.
-inline constexpr size_t kRound = 4 * kLanes;
+inline constexpr size_t kRound = kRowChains * kLanes;
 
 // Columns after which the chains are full.
-inline constexpr size_t kChainColumns = kRound * kChain;
+inline constexpr size_t kChainColumns = kRowChainElements;
 
 // Means of g and g * xhat over a row.
 struct Means {
@@ -123,11 +123,11 @@ HWY_INLINE void sum_chains(const T* dy, const T* x, const float* gamma, size_t c
       acc[i][1] = fma(g.v[i], xhat.v[i], acc[i][1]);
     }
   };
-  F32x16 acc[4][2];
-  for (size_t c = 0; c < 4; ++c) acc[c][0] = acc[c][1] = zero16();
+  F32x16 acc[kRowChains][2];
+  for (size_t c = 0; c < kRowChains; ++c) acc[c][0] = acc[c][1] = zero16();
   size_t at = 0;
   for (; at + kRound <= count; at += kRound) {
-    for (size_t c = 0; c < 4; c += kVectors) {
+    for (size_t c = 0; c < kRowChains; c += kVectors) {
       const size_t here = at + c * kLanes;
       prefetch_ahead(dy + here, x + here, ahead);
       if constexpr (kLong) {
@@ -137,7 +137,7 @@ HWY_INLINE void sum_chains(const T* dy, const T* x, const float* gamma, size_t c
       add_terms(load_strip(dy + here), load_strip(x + here), here, kStrip<T>, all, acc + c);
     }
   }
-  for (size_t c = 0; c < 4; c += kVectors) {  // less than a round is left
+  for (size_t c = 0; c < kRowChains; c += kVectors) {  // less than a round is left
     const size_t here = at + c * kLanes;
     if (here + kStrip<T> <= count) {
       add_terms(load_strip(dy + here), load_strip(x + here), here, kStrip<T>, all, acc + c);
@@ -187,11 +187,11 @@ HWY_INLINE void sum_short(const T* dy, const T* x, const Strip<T> (&gamma)[S], s
     }
   }
   if constexpr (kInChains) {
-    F32x16 chains[4][2];
-    for (size_t c = 0; c < 4; ++c) chains[c][0] = chains[c][1] = zero16();
+    F32x16 chains[kRowChains][2];
+    for (size_t c = 0; c < kRowChains; ++c) chains[c][0] = chains[c][1] = zero16();
     for (size_t i = 0; i < kAll; ++i) {
-      chains[i % 4][0] = add(chains[i % 4][0], g[i]);
-      chains[i % 4][1] = fma(g[i], xhat[i], chains[i % 4][1]);
+      chains[i % kRowChains][0] = add(chains[i % kRowChains][0], g[i]);
+      chains[i % kRowChains][1] = fma(g[i], xhat[i], chains[i % kRowChains][1]);
     }
     for (size_t k = 0; k < 2; ++k) {
       sums[k] = add(add(chains[0][k], chains[1][k]), add(chains[2][k], chains[3][k]));

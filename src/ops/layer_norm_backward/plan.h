@@ -17,9 +17,9 @@
 
 namespace aclgrad::layer_norm_backward {
 
-// Columns whose sums along a row are one set of chains: sixteen terms in four chains of sixteen
-// lanes. A team of sixteen threads adds them, and leaves the lanes' two sums where there are more.
-inline constexpr int64_t kChunk = 4 * static_cast<int64_t>(kLanes * kChain);
+// Columns whose sums along a row are one set of chains. A team of sixteen threads adds them, and
+// leaves the lanes' two sums where there are more.
+inline constexpr auto kChunk = static_cast<int64_t>(kRowChainElements);
 inline constexpr int kTeam = 16;
 inline constexpr int kChunkSums = 2 * static_cast<int>(kLanes);
 

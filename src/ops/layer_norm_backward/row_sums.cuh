@@ -17,13 +17,13 @@ namespace aclgrad::layer_norm_backward {
 using cuda::kAllLanes;
 
 // Columns that a team takes at a time, and a thread of it.
-inline constexpr int kRoundCols = 64;
+inline constexpr int kRoundCols = static_cast<int>(kRowChains * kLanes);
 inline constexpr int kOwnCols = kRoundCols / kTeam;
 
 // Columns of the CPU's strips (kernels/cpu/strips-inl.h); rows of up to two of them are summed
 // vector after vector, without chains.
 template <class T>
-inline constexpr int kStripCols = sizeof(T) == 4 ? 16 : 32;
+inline constexpr int kStripCols = static_cast<int>(kStrip<T>);
 // BF16's even columns stand in one vector, the odd ones in the next.
 template <class T>
 inline constexpr bool kInterleaved = std::is_same_v<T, bfloat16_t>;
@@ -31,7 +31,7 @@ inline constexpr bool kInterleaved = std::is_same_v<T, bfloat16_t>;
 // What a row is filled up to with zeros: those of a whole vector more would make +0 of a sum of
 // negative zeros.
 template <class T>
-inline constexpr int kFilledCols = kInterleaved<T> ? 32 : 16;
+inline constexpr int kFilledCols = static_cast<int>(kInterleaved<T> ? kStrip<T> : kLanes);
 
 template <class T>
 __host__ __device__ bool is_short(int64_t cols) {

@@ -14,14 +14,6 @@
 namespace aclgrad::nsa_compress {
 namespace {
 
-struct Tuning {
-  unsigned threads;
-  int columns;         // of a thread, in one access of sixteen bytes
-  int most_sequences;  // that travel with a launch: 3 KB, of the 4 that every GPU takes
-};
-// Not measured.
-constexpr Tuning kTuning = {256, 8, 128};
-
 // One launch as the kernel sees it. The table of sequences travels with it: a copy from the host's
 // memory would wait for the stream.
 struct Task {
@@ -131,7 +123,7 @@ cudaError_t launch_sums(const Task& task, const CudaQueue& queue) {
                     whole(task.y_window) && whole(task.y_head) && aligned(task.x) &&
                     aligned(task.y);
   const cuda::Geometry geometry =
-      plan_cuda(kTuning.threads, task.windows, task.heads, task.width, wide ? kColumns : 1);
+      plan_cuda(task.windows, task.heads, task.width, wide ? kColumns : 1);
   return wide ? cuda::launch(queue, geometry, sum_windows<T, kTuning.columns>, task)
               : cuda::launch(queue, geometry, sum_windows<T, 1>, task);
 }
@@ -159,12 +151,12 @@ CudaAnswer run_cuda(const Problem& problem, const Addresses& at, const CudaQueue
   task.y_window = problem.y.strides[0];
   task.y_head = problem.y.strides[1];
   const auto all = static_cast<int64_t>(problem.sequences.size());
-  for (int64_t first = 0; first < all; first += kTuning.most_sequences) {
-    task.count = std::min(all - first, int64_t{kTuning.most_sequences});
+  for (int64_t first = 0; first < all; first += task.count) {
+    const Part part = part_from(problem.sequences, first);
+    task.count = part.sequences;
+    task.first_window = part.first_window;
+    task.windows = part.windows;
     std::copy_n(problem.sequences.begin() + first, task.count, task.sequences);
-    const Sequence& last = task.sequences[task.count - 1];
-    task.first_window = task.sequences[0].first_window;
-    task.windows = last.first_window + last.windows - task.first_window;
     if (const cudaError_t error = launch(problem, task, queue); error != cudaSuccess) return error;
   }
   return cudaSuccess;

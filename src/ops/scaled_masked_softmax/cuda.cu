@@ -91,7 +91,7 @@ struct Exponents {
   }
   // kExpGain * exp() of an element.
   __device__ float exp_of(float x, bool masked) const {
-    if (all_masked) return cuda::kExpGain;
+    if (all_masked) return kExpGain;
     if (masked) {
       return cuda::exp2_below(from_mask ? 0.0 : (kMasked - scale * largest) * kLog2OfE);
     }
@@ -275,8 +275,8 @@ __global__ void __launch_bounds__(kWarpLanes*(kShared ? kMostWarps : kTuning.war
       });
     } else if (is_all_masked<kShared>(task, held)) {
       // As common as padding, so without the way through the row of the others.
-      for (auto& elements : held.x) elements[0] = elements[1] = cuda::kExpGain;
-      sum = static_cast<double>(task.cols) * static_cast<double>(cuda::kExpGain);
+      for (auto& elements : held.x) elements[0] = elements[1] = kExpGain;
+      sum = static_cast<double>(task.cols) * static_cast<double>(kExpGain);
     } else {
       const Exponents exponents(task, row);
       sum = exp_and_sum<T, kShared>(

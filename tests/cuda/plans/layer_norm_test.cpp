@@ -49,22 +49,12 @@ void expect_held(int64_t rows, int64_t cols) {
   }
 }
 
-// A grid has a thread, or a group of them, for each piece, or goes round.
-void expect_covered(const cuda::Geometry& geometry, int64_t pieces, int64_t of_block,
-                    const std::string& name) {
-  EXPECT_GE(geometry.blocks * of_block, std::min(pieces, cuda::kMostBlocks)) << name;
-  EXPECT_LT((geometry.blocks - 1) * of_block, pieces) << name;
-  EXPECT_LE(geometry.blocks, cuda::kMostBlocks) << name;
-  EXPECT_EQ(geometry.threads % kWarp, 0U) << name;
-  EXPECT_LE(geometry.threads, 1024U) << name;
-}
-
 TEST(LayerNormPlan, EveryNumberHasItsThread) {
   for (const int64_t count : {int64_t{1}, int64_t{31}, int64_t{257}, (int64_t{1} << 40) + 1}) {
     const std::string name = std::to_string(count);
-    expect_covered(layer_norm::plan_warps(count), count, layer_norm::kGpu.warps, name);
-    expect_covered(layer_norm::plan_threads(count), count, int64_t{kWarp} * layer_norm::kGpu.warps,
-                   name);
+    expect_launch(layer_norm::plan_warps(count), count, layer_norm::kGpu.warps, name);
+    expect_launch(layer_norm::plan_threads(count), count, int64_t{kWarp} * layer_norm::kGpu.warps,
+                  name);
   }
 }
 
@@ -76,10 +66,10 @@ TEST(LayerNormBackwardPlan, VisitsCoverRowsColumnsAndSums) {
     const VisitPlan plan = plan_visits(rows, cols);
     const int64_t chunks = chunks_of(cols);
     EXPECT_GE(chunks * kChunk, cols) << name;
-    expect_covered(plan.sums, rows * chunks, kVisits.threads / kTeam, name);
-    if (chunks > 1) expect_covered(plan.rows, rows, kVisits.threads / kWarp, name);
-    expect_covered(plan.columns, ceil_div(rows, kRowBlock) * cols, kVisits.threads, name);
-    expect_covered(plan_join(cols), 2 * cols, kJoinCols, name);
+    expect_launch(plan.sums, rows * chunks, kVisits.threads / kTeam, name);
+    if (chunks > 1) expect_launch(plan.rows, rows, kVisits.threads / kWarp, name);
+    expect_launch(plan.columns, ceil_div(rows, kRowBlock) * cols, kVisits.threads, name);
+    expect_launch(plan_join(cols), 2 * cols, kJoinCols, name);
     EXPECT_EQ(plan_join(cols).threads, static_cast<unsigned>(kVisits.join_warps * kWarp)) << name;
     EXPECT_EQ(plan.panel_chunks, is_wide(rows, cols) ? kPanel / kChunk : chunks) << name;
   };

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Of the launch of NsaCompress on a GPU: every column of every window and head is computed once.
+#include <vector>
+
 #include "cuda/plans/covered.h"
 #include "ops/nsa_compress/cases.h"
 #include "ops/nsa_compress/plan.h"

@@ -6,7 +6,7 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <vector>
+#include <span>
 
 #include "base/checked.h"
 #include "kernels/cuda/geometry.h"
@@ -32,7 +32,7 @@ constexpr cuda::Geometry plan_cuda(int64_t windows, int64_t heads, int64_t width
 struct Part {
   int64_t sequences, first_window, windows;
 };
-inline Part part_from(const std::vector<Sequence>& all, int64_t first) {
+inline Part part_from(std::span<const Sequence> all, int64_t first) {
   const int64_t left = static_cast<int64_t>(all.size()) - first;
   const int64_t count = std::min(left, int64_t{kTuning.most_sequences});
   const Sequence& begin = all[static_cast<size_t>(first)];

@@ -1,168 +1,148 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rows that lie more than 2^31 elements apart, on an emulated GPU of so many addresses that only
-// the pages of the rows exist: the numbers are those of neighbouring rows.
+// Forward operators whose tensors lie more than 2^32 elements apart.
 #include <gtest/gtest.h>
 
-#include <cstring>
 #include <string>
 #include <vector>
 
 #include "aclnnop/aclnn_embedding.h"
-#include "aclnnop/aclnn_grouped_bias_add_grad.h"
 #include "aclnnop/aclnn_layer_norm.h"
+#include "aclnnop/aclnn_nsa_compress.h"
 #include "aclnnop/aclnn_scaled_masked_softmax.h"
-#include "base/dtype.h"
-#include "runtime/services.h"
-#include "support/run.h"
-#include "support/tensor.h"
+#include "cuda/far.h"
 
 namespace aclgrad::test {
 namespace {
 
-constexpr int64_t kFar = (int64_t{1} << 31) + 16;
-constexpr int64_t kRows = 2;
-constexpr int64_t kCols = 40;
-
-// Two rows, `apart` elements from one to the next.
-class Rows {
- public:
-  Rows(aclDataType dtype, int64_t apart, const Dims& outer = {})
-      : row_bytes_(static_cast<size_t>(kCols) * dtype_size(dtype)),
-        step_(static_cast<size_t>(apart) * dtype_size(dtype)) {
-    const size_t bytes = step_ + row_bytes_;
-    require(aclrtMalloc(&memory_, bytes, ACL_MEM_MALLOC_HUGE_FIRST), "aclrtMalloc");
-    Dims dims = outer, strides(outer.size(), 2 * apart);
-    dims.insert(dims.end(), {kRows, kCols});
-    strides.insert(strides.end(), {apart, 1});
-    handle_ = aclCreateTensor(dims.data(), dims.size(), dtype, strides.data(), 0, ACL_FORMAT_ND,
-                              nullptr, 0, memory_);
-  }
-  Rows(const Rows&) = delete;
-  Rows& operator=(const Rows&) = delete;
-  ~Rows() {
-    EXPECT_EQ(aclDestroyTensor(handle_), 0);
-    EXPECT_EQ(aclrtFree(memory_), 0);
-  }
-  const Rows& fill(const Tensor& from) const {
-    const std::vector<uint8_t> bytes = from.bits();
-    for (size_t i = 0; i < kRows; ++i) {
-      require(aclrtMemcpy(row(i), row_bytes_, bytes.data() + i * row_bytes_, row_bytes_,
-                          ACL_MEMCPY_HOST_TO_DEVICE),
-              "aclrtMemcpy");
-    }
-    return *this;
-  }
-  std::vector<uint8_t> bits() const {
-    std::vector<uint8_t> bytes(kRows * row_bytes_);
-    for (size_t i = 0; i < kRows; ++i) {
-      require(aclrtMemcpy(bytes.data() + i * row_bytes_, row_bytes_, row(i), row_bytes_,
-                          ACL_MEMCPY_DEVICE_TO_HOST),
-              "aclrtMemcpy");
-    }
-    return bytes;
-  }
-  aclTensor* handle() const { return handle_; }
-
- private:
-  void* row(size_t i) const { return static_cast<uint8_t*>(memory_) + i * step_; }
-  size_t row_bytes_, step_;
-  void* memory_ = nullptr;
-  aclTensor* handle_ = nullptr;
-};
-
-class FarRows : public testing::Test {
- protected:
-  void SetUp() override {
-    use_device();
-    if (!aclgrad_has_device_queues()) GTEST_SKIP() << "the CPU was chosen";
-  }
-  // compute(apart) gives the bits of a result whose rows, and whose inputs', are so far apart.
-  template <class Compute>
-  void expect_same(Compute&& compute) {
-    EXPECT_EQ(compute(kFar), compute(kCols));
-  }
-};
-
-Tensor numbers(aclDataType dtype, uint64_t seed) {
-  Tensor out({kRows, kCols}, dtype);
-  if (dtype == ACL_BOOL) {
-    out.fill_integers(seed, 0, 2);
-  } else if (dtype == ACL_INT8) {
-    out.fill_integers(seed, -100, 100);
-  } else {
-    out.fill_normal(seed);
-  }
-  return out;
-}
-
-TEST_F(FarRows, Embedding) {
-  Tensor indices({kRows}, ACL_INT64);
-  indices.fill({1, 0});
+TEST_F(Far, Embedding) {
+  const Dims table = {3, 40}, indices = {2, 3}, out = {2, 3, 40};
   for (const aclDataType dtype : {ACL_INT8, ACL_FLOAT16}) {
-    expect_same([&](int64_t apart) {
-      const Rows table(dtype, apart), out(dtype, apart);
-      table.fill(numbers(dtype, 1));
-      const Outcome outcome = run(
-          [&](uint64_t* size, aclOpExecutor** executor) {
-            return aclnnEmbeddingGetWorkspaceSize(table.handle(), indices.handle(), out.handle(),
-                                                  size, executor);
-          },
-          aclnnEmbedding);
-      EXPECT_TRUE(outcome.ok()) << outcome;
-      return out.bits();
-    });
+    for (const size_t dim : {0u, 1u}) {
+      expect_same({far_input("weight", table, dtype, far_along(table, 0),
+                             integer_values(120, 1, -100, 100)),
+                   far_input("indices", indices, ACL_INT64, far_along(indices, dim),
+                             std::vector<double>{1, 0, 2, 2, 1, 0}),
+                   far_output("out", out, dtype, far_along(out, dim))},
+                  [](const Handles& at) {
+                    return run(
+                        [&](uint64_t* size, aclOpExecutor** executor) {
+                          return aclnnEmbeddingGetWorkspaceSize(at[0], at[1], at[2], size,
+                                                                executor);
+                        },
+                        aclnnEmbedding);
+                  });
+    }
   }
 }
 
-TEST_F(FarRows, ScaledMaskedSoftmax) {
-  expect_same([&](int64_t apart) {
-    const Dims outer = {1, 1};
-    const Rows x(ACL_FLOAT16, apart, outer), mask(ACL_BOOL, apart, outer);
-    const Rows y(ACL_FLOAT16, apart, outer);
-    x.fill(numbers(ACL_FLOAT16, 1));
-    mask.fill(numbers(ACL_BOOL, 2));
-    const Outcome outcome = run(
+// Rows that are no runs are packed and unpacked by the same copy for all operators; its kernels
+// have a test of their own.
+TEST_F(Far, EmbeddingOfColumns) {
+  const Dims table = {3, 5}, indices = {4}, out = {4, 5};
+  expect_same({far_input("weight", table, ACL_FLOAT16, far_along(table, 1), 1),
+               far_input("indices", indices, ACL_INT64, {1}, std::vector<double>{1, 0, 2, 2}),
+               far_output("out", out, ACL_FLOAT16, far_along(out, 1))},
+              [](const Handles& at) {
+                return run(
+                    [&](uint64_t* size, aclOpExecutor** executor) {
+                      return aclnnEmbeddingGetWorkspaceSize(at[0], at[1], at[2], size, executor);
+                    },
+                    aclnnEmbedding);
+              });
+}
+
+// What is common to all operators finds where a view begins.
+TEST_F(Far, EmbeddingOfLateViews) {
+  const Dims table = {3, 40}, indices = {4}, out = {4, 40};
+  std::vector<FarOperand> operands = {
+      far_input("weight", table, ACL_FLOAT16, {40, 1}, 1),
+      far_input("indices", indices, ACL_INT64, {1}, std::vector<double>{1, 0, 2, 2}),
+      far_output("out", out, ACL_FLOAT16, {40, 1})};
+  for (FarOperand& operand : operands) operand.begin = kFar;
+  expect_same(operands, [](const Handles& at) {
+    return run(
         [&](uint64_t* size, aclOpExecutor** executor) {
-          return aclnnScaledMaskedSoftmaxGetWorkspaceSize(x.handle(), mask.handle(), 1.0, false,
-                                                          y.handle(), size, executor);
+          return aclnnEmbeddingGetWorkspaceSize(at[0], at[1], at[2], size, executor);
         },
-        aclnnScaledMaskedSoftmax);
-    EXPECT_TRUE(outcome.ok()) << outcome;
-    return y.bits();
+        aclnnEmbedding);
   });
 }
 
-TEST_F(FarRows, LayerNorm) {
-  const IntArray normalized({kCols});
-  expect_same([&](int64_t apart) {
-    const Rows x(ACL_FLOAT, apart), y(ACL_FLOAT, apart);
-    x.fill(numbers(ACL_FLOAT, 1));
-    const Outcome outcome = run(
-        [&](uint64_t* size, aclOpExecutor** executor) {
-          return aclnnLayerNormGetWorkspaceSize(x.handle(), normalized.handle(), nullptr, nullptr,
-                                                1e-5, y.handle(), nullptr, nullptr, size, executor);
-        },
-        aclnnLayerNorm);
-    EXPECT_TRUE(outcome.ok()) << outcome;
-    return y.bits();
-  });
+// Rows of less than a warp, of a warp and of several; an odd distance allows no pairs.
+TEST_F(Far, ScaledMaskedSoftmax) {
+  for (const int64_t cols : {8, 40, 2050}) {
+    for (const size_t dim : {0u, 1u, 2u}) {
+      SCOPED_TRACE(std::to_string(cols) + " columns, dimension " + std::to_string(dim));
+      const Dims dims = {2, 2, 2, cols};
+      const int64_t step = kFar + static_cast<int64_t>(dim % 2);
+      const Dims strides = far_along(dims, dim, step);
+      expect_same({far_input("x", dims, ACL_FLOAT16, strides, 1),
+                   far_input("mask", dims, ACL_BOOL, strides, integer_values(8 * cols, 2, 0, 1)),
+                   far_output("y", dims, ACL_FLOAT16, strides)},
+                  [](const Handles& at) {
+                    return run(
+                        [&](uint64_t* size, aclOpExecutor** executor) {
+                          return aclnnScaledMaskedSoftmaxGetWorkspaceSize(at[0], at[1], 1.0, false,
+                                                                          at[2], size, executor);
+                        },
+                        aclnnScaledMaskedSoftmax);
+                  });
+    }
+  }
 }
 
-TEST_F(FarRows, GroupedBiasAddGrad) {
-  Tensor ends({kRows}, ACL_INT64);
-  ends.fill({1, 2});
-  expect_same([&](int64_t apart) {
-    const Rows dy(ACL_BF16, apart), out(ACL_BF16, apart);
-    dy.fill(numbers(ACL_BF16, 1));
-    const Outcome outcome = run(
-        [&](uint64_t* size, aclOpExecutor** executor) {
-          return aclnnGroupedBiasAddGradGetWorkspaceSize(dy.handle(), ends.handle(), out.handle(),
-                                                         size, executor);
-        },
-        aclnnGroupedBiasAddGrad);
-    EXPECT_TRUE(outcome.ok()) << outcome;
-    return out.bits();
-  });
+// Rows that are held in registers; longer ones in accesses of several columns, and of one.
+TEST_F(Far, LayerNorm) {
+  for (const int64_t cols : {20, 1028, 1027}) {
+    for (const size_t dim : {0u, 1u}) {
+      SCOPED_TRACE(std::to_string(cols) + " columns, dimension " + std::to_string(dim));
+      const Dims dims = {2, 3, 2, cols}, of_rows = {2, 3, 1, 1}, of_cols = {2, cols};
+      const IntArray normalized(of_cols);
+      const Dims rows = far_along(dims, dim), columns = far_along(of_cols, 0);
+      const Dims numbers = far_along(of_rows, dim);
+      expect_same({far_input("input", dims, ACL_FLOAT16, rows, 1),
+                   far_input("weight", of_cols, ACL_FLOAT, columns, 2),
+                   far_input("bias", of_cols, ACL_FLOAT, columns, 3),
+                   far_output("out", dims, ACL_FLOAT16, rows),
+                   far_output("meanOut", of_rows, ACL_FLOAT, numbers),
+                   far_output("rstdOut", of_rows, ACL_FLOAT, numbers)},
+                  [&](const Handles& at) {
+                    return run(
+                        [&](uint64_t* size, aclOpExecutor** executor) {
+                          return aclnnLayerNormGetWorkspaceSize(at[0], normalized.handle(), at[1],
+                                                                at[2], 1e-5, at[3], at[4], at[5],
+                                                                size, executor);
+                        },
+                        aclnnLayerNorm);
+                  });
+    }
+  }
+}
+
+// Every token of two windows, so that all of a window's and both of its groups are far apart; an
+// odd distance allows no access of several columns.
+TEST_F(Far, NsaCompress) {
+  constexpr int64_t kTokens = 52, kHeads = 2, kWidth = 16, kWindow = 32, kStep = 16, kWindows = 2;
+  const Dims x = {kTokens, kHeads, kWidth}, w = {kWindow, kHeads}, y = {kWindows, kHeads, kWidth};
+  const IntArray ends({kTokens});
+  char layout[] = "TND";
+  for (const size_t dim : {0u, 1u}) {
+    for (const int64_t step : {kFar, kFar + 1}) {
+      SCOPED_TRACE("dimension " + std::to_string(dim) + ", step " + std::to_string(step));
+      expect_same({far_input("input", x, ACL_FLOAT16, far_along(x, dim, step), 1),
+                   far_input("weight", w, ACL_FLOAT16, far_along(w, dim, step), 2),
+                   far_output("output", y, ACL_FLOAT16, far_along(y, dim, step))},
+                  [&](const Handles& at) {
+                    return run(
+                        [&](uint64_t* size, aclOpExecutor** executor) {
+                          return aclnnNsaCompressGetWorkspaceSize(at[0], at[1], ends.handle(),
+                                                                  layout, kWindow, kStep, 0, at[2],
+                                                                  size, executor);
+                        },
+                        aclnnNsaCompress);
+                  });
+    }
+  }
 }
 
 }  // namespace

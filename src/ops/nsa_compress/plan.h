@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <span>
 
 #include "base/checked.h"
 #include "kernels/cuda/geometry.h"
@@ -31,12 +32,11 @@ constexpr cuda::Geometry plan_cuda(int64_t windows, int64_t heads, int64_t width
 struct Part {
   int64_t sequences, first_window, windows;
 };
-template <class Sequences>
-Part part_from(const Sequences& all, int64_t first) {
+inline Part part_from(std::span<const Sequence> all, int64_t first) {
   const int64_t left = static_cast<int64_t>(all.size()) - first;
   const int64_t count = std::min(left, int64_t{kTuning.most_sequences});
-  const Sequence& begin = *(all.begin() + first);
-  const Sequence& last = *(all.begin() + first + count - 1);
+  const Sequence& begin = all[static_cast<size_t>(first)];
+  const Sequence& last = all[static_cast<size_t>(first + count - 1)];
   return {count, begin.first_window, last.first_window + last.windows - begin.first_window};
 }
 

@@ -199,7 +199,9 @@ TEST_F(CudaHeld, RoomForScratchHoldsUpNoCallback) {
     EXPECT_EQ(aclrtFree(allocate(5 << 20)), 0);
     hold([&] {
       EXPECT_TRUE(in_time([stream = stream_, other] {
-        EXPECT_EQ(aclrtMemsetAsync(other, 64, 1, 64, stream), 0);
+        // All threads' calls of CUDA are counted: the one that fails may be this one's.
+        const aclError answer = aclrtMemsetAsync(other, 64, 1, 64, stream);
+        EXPECT_TRUE(answer == 0 || answer == 207001) << answer;
       })) << "the stream takes nothing while phase two waits";
     });
     emulated::fail_call(call, cudaErrorMemoryAllocation);

@@ -80,10 +80,11 @@ HWY_INLINE bool all_ordinary(const Job& job, const float* sums, size_t rows) {
   return rest && hn::AllTrue(du, all);
 }
 
-// kClean: all sums are ordinary and the job is clean.
+// kClean: all sums are ordinary and the job is clean. `streaming`: past the caches, `to` begins a
+// line and ends one.
 template <bool kClean, class T>
 HWY_INLINE void write_portion(const Job& job, const Portion<T>& portion, const float* sums,
-                              const RowSpread& spread, T* to) {
+                              const RowSpread& spread, bool streaming, T* to) {
   const Row<T>& row = portion.row;
   const F32x16 on_dy = set16(job.factors.on_dy);
   const F32x16 on_dx = set16(job.factors.on_dx);
@@ -97,7 +98,7 @@ HWY_INLINE void write_portion(const Job& job, const Portion<T>& portion, const f
       const F32x16 scaled = kClean ? dy : mul(dy, on_dy);
       const F32x16 dx = mul(fms(scaled, y, mul(y, spread(sums, v))), on_dx);
       if constexpr (kClean) {
-        store_clean16(masked(dx, row.mask + at), to + at);
+        store_clean16(masked(dx, row.mask + at), to + at, streaming);
       } else {
         store16(masked(dx, row.mask + at), to + at);
       }
@@ -118,7 +119,7 @@ HWY_NOINLINE void write_unusual(const Job& job, const Portion<T>& portion, const
     is_exact_row[r] = !is_ordinary(job, sums[r]) && is_exact(job, row, sums[r]);
     if (is_exact_row[r]) write_exact(job, row, exact + r * portion.cols);
   }
-  write_portion<false>(job, portion, sums, spread, to);
+  write_portion<false>(job, portion, sums, spread, false, to);
   for (size_t r = 0; r < portion.rows; ++r) {
     if (!is_exact_row[r]) continue;
     std::memcpy(static_cast<void*>(to + r * portion.cols), exact + r * portion.cols,
@@ -151,20 +152,24 @@ void short_rows(const Job& job, const AttentionBlock<Offsets>& block, const Row<
                    Sum());
       sums = buffers.sums;
     }
-    const bool staged = dx.is_dense() && job.streaming;
-    const bool direct = dx.is_dense() && portion.elements() % kLanes == 0;
+    const bool ordinary = all_ordinary(job, sums, portion.rows);
+    const bool dense = dx.is_dense();
+    const bool lines = dense && job.streaming && ordinary && job.clean && begins_line(dx.at(r)) &&
+                       portion.elements() * sizeof(T) % kLineBytes == 0;
+    const bool staged = dense && job.streaming && !lines;
+    const bool direct = dense && portion.elements() % kLanes == 0;
     T* to = buffers.dx;
     if (staged) {
       to = stage.room(dx.at(r), portion.elements());
     } else if (direct) {
       to = dx.at(r);
     }
-    if (HWY_UNLIKELY(!all_ordinary(job, sums, portion.rows))) {
+    if (HWY_UNLIKELY(!ordinary)) {
       write_unusual(job, portion, sums, spread, buffers.exact, to);
     } else if (job.clean) {
-      write_portion<true>(job, portion, sums, spread, to);
+      write_portion<true>(job, portion, sums, spread, lines, to);
     } else {
-      write_portion<false>(job, portion, sums, spread, to);
+      write_portion<false>(job, portion, sums, spread, false, to);
     }
     if (!staged && !direct) dx.write(r, count, buffers.dx);
   }

@@ -78,11 +78,15 @@ HWY_INLINE F32x16 clean16(const Row<T>& row, size_t at, const Terms& terms) {
   return masked(mul(dx, terms.on_dx), row.mask + at);
 }
 
-// Elements without a NaN.
-HWY_INLINE void store_clean16(const F32x16& v, float* to) { store_raw(v, to); }
+// Elements without a NaN, past the caches if told so.
+HWY_INLINE void store_clean16(const F32x16& v, float* to, bool streaming) {
+  if (!streaming) return store_raw(v, to);
+  const TagF32 d;
+  for (size_t i = 0; i < kParts; ++i) hn::Stream(v.part[i], d, to + i * kPartLanes);
+}
 template <class T>
-HWY_INLINE void store_clean16(const F32x16& v, T* to) {
-  store16(v, to);
+HWY_INLINE void store_clean16(const F32x16& v, T* to, bool streaming) {
+  streaming ? stream16(v, to) : store16(v, to);
 }
 
 // The lines of dy and y that a later row has at these elements.

@@ -161,18 +161,22 @@ template <size_t R, size_t V, bool kFirst, class T>
 HWY_INLINE void visit_columns(const Piece<T>& piece, Strip<T> strip, size_t columns,
                               RowsAhead<T>& ahead) {
   constexpr size_t kColumns = V * kPair;
-  const bool ends_in_half = kHalfTogether<R, V> && columns % kPair == kLanes;
-  if (ends_in_half && columns == kColumns + kLanes) {
-    visit_pairs<R, V, kHalfTogether<R, V>, kFirst>(piece, strip, ahead);
-  } else if (columns >= kColumns) {
+  if constexpr (kHalfTogether<R, V>) {
+    if (columns == kColumns + kLanes) {
+      return visit_pairs<R, V, true, kFirst>(piece, strip, ahead);
+    }
+  }
+  if (columns >= kColumns) {
     visit_pairs<R, V, false, kFirst>(piece, strip, ahead);
     for (;;) {
       columns -= kColumns;
       strip.x += kColumns;
       strip.dx += kColumns;
       strip.dy += kColumns;
-      if (ends_in_half && columns == kColumns + kLanes) {
-        return visit_pairs<R, V, kHalfTogether<R, V>, false>(piece, strip, ahead);
+      if constexpr (kHalfTogether<R, V>) {
+        if (columns == kColumns + kLanes) {
+          return visit_pairs<R, V, true, false>(piece, strip, ahead);
+        }
       }
       if (columns < kColumns) break;
       visit_pairs<R, V, false, false>(piece, strip, ahead);

@@ -42,11 +42,6 @@ constexpr size_t kMostTogether = kParts == 1 ? 8 : kParts == 16 ? 2 : 4;
 template <size_t R>
 inline constexpr size_t kPairsTogether = kParts == 1 && R <= 4 ? 2 : 1;
 
-// Whether half a pair at the end of a head finds room in registers beside the V pairs before it: by
-// itself it would load and store every chain of dw once more.
-template <size_t R, size_t V>
-inline constexpr bool kHalfTogether = kParts == 1 && R*(2 * V + 1) <= 15;
-
 // What a block works with besides the tensors.
 struct Scratch {
   alignas(64) float dy[kMostTogether * kSegment];           // of one head, when there are many
@@ -81,35 +76,25 @@ struct Strip {
   float* chains;
 };
 
-// Both gradients of sixteen tokens in V pairs of columns, and with kHalf in half a pair behind
-// them, whose elements of dy stay in registers for all of the tokens. `kFirst`: the tokens' chains
-// of dw begin here.
-template <size_t R, size_t V, bool kHalf, bool kFirst, class T>
+// Both gradients of sixteen tokens in V pairs of columns, whose elements of dy stay in registers
+// for all of the tokens. `kFirst`: the tokens' chains of dw begin here.
+template <size_t R, size_t V, bool kFirst, class T>
 HWY_INLINE void visit_pairs(const Piece<T>& piece, const Strip<T>& strip, RowsAhead<T>& ahead) {
-  constexpr size_t kHalfAt = V * kPair;
   Pair grads[R][V];
-  F32x16 half_grads[R];
   for_constants<R>([&](auto a) HWY_ATTR __attribute__((always_inline)) {
-    const T* from = strip.dy - static_cast<int64_t>(a) * piece.dy_window;
-    for_constants<V>([&](auto v) HWY_ATTR
-                     __attribute__((always_inline)) { grads[a][v] = load_pair(from + v * kPair); });
-    if constexpr (kHalf) half_grads[a] = load16(from + kHalfAt);
+    for_constants<V>([&](auto v) HWY_ATTR __attribute__((always_inline)) {
+      grads[a][v] = load_pair(strip.dy - static_cast<int64_t>(a) * piece.dy_window + v * kPair);
+    });
   });
   const T* x = strip.x;
   T* dx = strip.dx;
   for (size_t u = 0; u < kTokens; ++u, x += piece.x_token, dx += piece.dx_token) {
     Pair value[V], sum[V];
-    F32x16 half_value, half_sum;
     for_constants<V>([&](auto v) HWY_ATTR __attribute__((always_inline)) {
       ahead.next_line();
       value[v] = load_pair(x + v * kPair);
       sum[v].first = sum[v].second = zero16();
     });
-    if constexpr (kHalf) {
-      if (u % 2 == 0) ahead.next_line();  // half a line a token
-      half_value = load16(x + kHalfAt);
-      half_sum = zero16();
-    }
     for_constants<R>([&](auto a) HWY_ATTR __attribute__((always_inline)) {
       const F32x16 weight =
           set16(strip.w[static_cast<int64_t>(a) * piece.w_window + static_cast<int64_t>(u)]);
@@ -121,16 +106,11 @@ HWY_INLINE void visit_pairs(const Piece<T>& piece, const Strip<T>& strip, RowsAh
         dw = fma(grads[a][v].first, value[v].first, dw);
         dw = fma(grads[a][v].second, value[v].second, dw);
       });
-      if constexpr (kHalf) {
-        half_sum = fma(weight, half_grads[a], half_sum);
-        dw = fma(half_grads[a], half_value, dw);
-      }
       store_raw(dw, chain);
     });
     for_constants<V>([&](auto v) HWY_ATTR __attribute__((always_inline)) {
       store_pair(sum[v], dx + v * kPair, piece.streaming);
     });
-    if constexpr (kHalf) store16(half_sum, dx + kHalfAt);
   }
 }
 
@@ -161,25 +141,15 @@ template <size_t R, size_t V, bool kFirst, class T>
 HWY_INLINE void visit_columns(const Piece<T>& piece, Strip<T> strip, size_t columns,
                               RowsAhead<T>& ahead) {
   constexpr size_t kColumns = V * kPair;
-  if constexpr (kHalfTogether<R, V>) {
-    if (columns == kColumns + kLanes) {
-      return visit_pairs<R, V, true, kFirst>(piece, strip, ahead);
-    }
-  }
   if (columns >= kColumns) {
-    visit_pairs<R, V, false, kFirst>(piece, strip, ahead);
+    visit_pairs<R, V, kFirst>(piece, strip, ahead);
     for (;;) {
       columns -= kColumns;
       strip.x += kColumns;
       strip.dx += kColumns;
       strip.dy += kColumns;
-      if constexpr (kHalfTogether<R, V>) {
-        if (columns == kColumns + kLanes) {
-          return visit_pairs<R, V, true, false>(piece, strip, ahead);
-        }
-      }
       if (columns < kColumns) break;
-      visit_pairs<R, V, false, false>(piece, strip, ahead);
+      visit_pairs<R, V, false>(piece, strip, ahead);
     }
     if (columns == 0) return;
     if constexpr (V > 1) {

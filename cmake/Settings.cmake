@@ -10,10 +10,12 @@ target_link_libraries(aclgrad_settings INTERFACE aclgrad_warnings Threads::Threa
 target_compile_options(aclgrad_settings INTERFACE -ffp-contract=off)
 
 # The sixteen lanes are arrays of registers, which SVE's of unknown length cannot be: NEON on ARM.
-if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(aarch64|arm64)$")
-  target_compile_definitions(aclgrad_settings INTERFACE
-    "HWY_DISABLED_TARGETS=(HWY_SVE|HWY_SVE2|HWY_SVE_256|HWY_SVE2_128)")
-endif()
+# SSSE3 without SSE4 is a machine of 2006 or 2007: it runs SCALAR, and every build is a fifth shorter.
+set(disabled HWY_SSSE3 HWY_SVE HWY_SVE2 HWY_SVE_256 HWY_SVE2_128)
+set(ACLGRAD_DISABLED_TARGETS "" CACHE STRING "Further instruction sets to leave out: HWY_AVX2;...")
+list(APPEND disabled ${ACLGRAD_DISABLED_TARGETS})
+list(JOIN disabled "|" disabled)
+target_compile_definitions(aclgrad_settings INTERFACE "HWY_DISABLED_TARGETS=(${disabled})")
 
 if(ACLGRAD_SANITIZE STREQUAL "address")
   # no enum: by contract tensors keep unknown dtypes and formats, and the operators refuse them.

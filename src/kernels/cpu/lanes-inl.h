@@ -44,9 +44,21 @@ struct F32x16 {
   mutable VecF32 part[kParts];
 };
 
+// SCALAR's sixteen parts are taken by a loop that stays one: unrolled, this last resort took as
+// long to compile as all the vectors' code (LayerNorm: 62 s, and 35 so).
+#undef ACLGRAD_PARTS
+#if HWY_TARGET != HWY_SCALAR
+#define ACLGRAD_PARTS
+#elif defined(__clang__)
+#define ACLGRAD_PARTS _Pragma("clang loop unroll(disable)")
+#else
+#define ACLGRAD_PARTS _Pragma("GCC unroll 1")
+#endif
+
 template <class Fn>
 HWY_INLINE F32x16 each_part(Fn&& fn) {
   F32x16 out;
+  ACLGRAD_PARTS
   for (size_t i = 0; i < kParts; ++i) out.part[i] = fn(i);
   return out;
 }
@@ -67,10 +79,19 @@ HWY_INLINE F32x16 mul(const F32x16& a, const F32x16& b) {
   return each_part([&](size_t i) HWY_ATTR { return hn::Mul(a.part[i], b.part[i]); });
 }
 
-// One rounding on every target. SSE4 and SSSE3 have no fused multiply-add: the product is exact in
+// What takes an instruction set without fused multiply-adds and half precision twenty instructions
+// is called there, not put in place: SSE4's part of LayerNorm takes 30 s to compile instead of 43.
+#undef ACLGRAD_ONE_INSTRUCTION
+#if HWY_NATIVE_FMA
+#define ACLGRAD_ONE_INSTRUCTION HWY_INLINE
+#else
+#define ACLGRAD_ONE_INSTRUCTION HWY_NOINLINE HWY_MAYBE_UNUSED
+#endif
+
+// One rounding on every target. SSE4 has no fused multiply-add: the product is exact in
 // double, the sum is rounded to odd there (its error term tells which way), and a double rounded to
 // odd keeps enough bits for the rounding to float to come out as if it were the only one.
-HWY_INLINE VecF32 fused(VecF32 a, VecF32 b, VecF32 c) {
+ACLGRAD_ONE_INSTRUCTION VecF32 fused(VecF32 a, VecF32 b, VecF32 c) {
 #if HWY_NATIVE_FMA
   return hn::MulAdd(a, b, c);
 #elif HWY_TARGET == HWY_SCALAR || HWY_TARGET == HWY_EMU128
@@ -154,7 +175,7 @@ HWY_INLINE VecF32 load_part(const bfloat16_t* p) {
   return hn::BitCast(TagF32(), hn::ShiftLeft<16>(wide));
 }
 
-HWY_INLINE VecF32 load_part(const float16_t* p) {
+ACLGRAD_ONE_INSTRUCTION VecF32 load_part(const float16_t* p) {
 #if HWY_NATIVE_FMA && (HWY_ARCH_X86 || HWY_ARCH_ARM_A64)  // F16C and NEON convert exactly
   const hn::Rebind<hwy::float16_t, TagF32> d16;
   return hn::PromoteTo(TagF32(), hn::LoadU(d16, reinterpret_cast<const hwy::float16_t*>(p)));
@@ -258,7 +279,7 @@ HWY_INLINE hn::Vec<TagU16> to_bits16(VecF32 v, bfloat16_t) {
   return hn::DemoteTo(TagU16(), hn::BitCast(di, hn::ShiftRight<16>(rounded)));
 }
 
-HWY_INLINE hn::Vec<TagU16> to_bits16(VecF32 v, float16_t) {
+ACLGRAD_ONE_INSTRUCTION hn::Vec<TagU16> to_bits16(VecF32 v, float16_t) {
 #if HWY_NATIVE_FMA && (HWY_ARCH_X86 || HWY_ARCH_ARM_A64)
   const hn::Rebind<hwy::float16_t, TagF32> d16;
   return hn::BitCast(TagU16(), hn::DemoteTo(d16, canonical(v)));
@@ -288,12 +309,14 @@ HWY_INLINE hn::Vec<TagU16> to_bits16(VecF32 v, float16_t) {
 }
 
 HWY_INLINE void store16(const F32x16& v, float* p) {
+  ACLGRAD_PARTS
   for (size_t i = 0; i < kParts; ++i) {
     hn::StoreU(canonical(v.part[i]), TagF32(), p + i * kPartLanes);
   }
 }
 template <class T>
 HWY_INLINE void store16(const F32x16& v, T* p) {
+  ACLGRAD_PARTS
   for (size_t i = 0; i < kParts; ++i) {
     hn::StoreU(to_bits16(v.part[i], T{}), TagU16(),
                reinterpret_cast<uint16_t*>(p) + i * kPartLanes);
@@ -302,6 +325,7 @@ HWY_INLINE void store16(const F32x16& v, T* p) {
 
 // Scratch of the kernels themselves: no NaN is canonicalised, so reading back gives the same bits.
 HWY_INLINE void store_raw(const F32x16& v, float* p) {
+  ACLGRAD_PARTS
   for (size_t i = 0; i < kParts; ++i) hn::StoreU(v.part[i], TagF32(), p + i * kPartLanes);
 }
 
@@ -325,15 +349,17 @@ HWY_INLINE void store_first(const F32x16& v, T* p, size_t count) {
 // Streaming stores bypass the caches; p must be aligned to sixteen elements. A kernel that used
 // them ends its block with hwy::FlushStream().
 HWY_INLINE void stream16(const F32x16& v, float* p) {
+  ACLGRAD_PARTS
   for (size_t i = 0; i < kParts; ++i) {
     hn::Stream(canonical(v.part[i]), TagF32(), p + i * kPartLanes);
   }
 }
 template <class T>
 HWY_INLINE void stream16(const F32x16& v, T* p) {
-#if HWY_TARGET == HWY_SSSE3 || HWY_TARGET == HWY_SSE4 || HWY_TARGET == HWY_SCALAR
+#if HWY_TARGET == HWY_SSE4 || HWY_TARGET == HWY_SCALAR
   store16(v, p);  // a part is half a register there
 #else
+  ACLGRAD_PARTS
   for (size_t i = 0; i < kParts; ++i) {
     hn::Stream(to_bits16(v.part[i], T{}), TagU16(),
                reinterpret_cast<uint16_t*>(p) + i * kPartLanes);

@@ -43,6 +43,7 @@ HWY_INLINE Pair load_pair(const bfloat16_t* p) {
   const TagF32 d;
   const TagU32 du;
   const hn::Repartition<uint16_t, TagU32> d16;
+  ACLGRAD_PARTS
   for (size_t i = 0; i < kParts; ++i) {
     const auto* at = reinterpret_cast<const uint16_t*>(p) + 2 * i * kPartLanes;
     const VecU32 both = hn::BitCast(du, hn::LoadU(d16, at));
@@ -57,6 +58,7 @@ HWY_INLINE Pair load_pair(const bfloat16_t* p) {
 // it, and where it comes from opposite infinities the caller only takes a detour.
 HWY_INLINE bool may_have_nan(const Pair& pair) {
   VecF32 sum = hn::Add(pair.first.part[0], pair.second.part[0]);
+  ACLGRAD_PARTS
   for (size_t i = 1; i < kParts; ++i) {
     sum = hn::Add(sum, hn::Add(pair.first.part[i], pair.second.part[i]));
   }
@@ -64,6 +66,7 @@ HWY_INLINE bool may_have_nan(const Pair& pair) {
 }
 
 HWY_INLINE void make_nans_canonical(Pair& pair) {
+  ACLGRAD_PARTS
   for (size_t i = 0; i < kParts; ++i) {
     pair.first.part[i] = canonical(pair.first.part[i]);
     pair.second.part[i] = canonical(pair.second.part[i]);
@@ -115,6 +118,7 @@ HWY_INLINE void store_clean_pair(const Pair& pair, bfloat16_t* p, bool streaming
   }
 #else
   const hn::Repartition<uint16_t, TagU32> d16;
+  ACLGRAD_PARTS
   for (size_t i = 0; i < kParts; ++i) {
     auto* at = reinterpret_cast<uint16_t*>(p) + 2 * i * kPartLanes;
     const auto both = packed(pair.first.part[i], pair.second.part[i], bfloat16_t());
@@ -139,7 +143,9 @@ HWY_INLINE void store_clean_pair(const Pair& pair, float16_t* p, bool streaming)
       hn::StoreU(half, TagU16(), bits);
     }
   };
+  ACLGRAD_PARTS
   for (size_t i = 0; i < kParts; ++i) put(pair.first.part[i], p + i * kPartLanes);
+  ACLGRAD_PARTS
   for (size_t i = 0; i < kParts; ++i) put(pair.second.part[i], p + kLanes + i * kPartLanes);
 #else
   static_cast<void>(streaming);

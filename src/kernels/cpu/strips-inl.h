@@ -144,6 +144,7 @@ HWY_INLINE void store_clean_strip(const Strip<T>& strip, T* p, bool streaming) {
     pair.second = strip.v[1];
     store_clean_pair(pair, p, streaming);
   } else if (streaming) {
+    ACLGRAD_PARTS
     for (size_t i = 0; i < kParts; ++i) {
       hn::Stream(strip.v[0].part[i], TagF32(), p + i * kPartLanes);
     }
@@ -175,6 +176,7 @@ HWY_INLINE void store_clean_first(const Strip<T>& strip, T* p, size_t count) {
 template <class T>
 HWY_INLINE void store_in_order(const Strip<T>& strip, float* p) {
   if constexpr (std::is_same_v<T, bfloat16_t>) {
+    ACLGRAD_PARTS
     for (size_t i = 0; i < kParts; ++i) {
       hn::StoreInterleaved2(strip.v[0].part[i], strip.v[1].part[i], TagF32(),
                             p + 2 * i * kPartLanes);

@@ -25,6 +25,7 @@ template <class Fn>
 HWY_INLINE void each_wide(const F32x16& v, Fn&& fn) {
   const TagF64 d64;
 #if HWY_TARGET == HWY_SCALAR
+  ACLGRAD_PARTS
   for (size_t i = 0; i < kParts; ++i) fn(i, hn::PromoteTo(d64, v.part[i]));
 #else
   const hn::Half<TagF32> half;

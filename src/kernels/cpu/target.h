@@ -10,7 +10,7 @@
 namespace aclgrad {
 
 extern "C" {
-// "AVX3", "AVX2", "SSE4", "SSSE3", "SCALAR", "NEON": the name of the one in use.
+// "AVX3", "AVX2", "SSE4", "SCALAR", "NEON": the name of the one in use.
 [[gnu::visibility("default")]] const char* aclgrad_active_target() noexcept;
 // Uses the named instruction set from now on; false (and no change) when this machine or this build
 // does not have it. Null: the best. For tests and benchmarks; not while kernels run.

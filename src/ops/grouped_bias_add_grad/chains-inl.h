@@ -112,6 +112,19 @@ void add_rows(const T* first, int64_t stride, int64_t rows, int64_t begin, int64
   }
 }
 
+// Sixteen sums, or `lanes` of them, to where they belong. `streaming`: past the caches, where they
+// may go so.
+template <class T>
+HWY_INLINE void put_sum(const F32x16& sum, T* out, size_t lanes, bool streaming) {
+  if (lanes < kLanes) {
+    store_first(sum, out, lanes);
+  } else if (streaming && can_stream(out)) {
+    stream16(sum, out);
+  } else {
+    store16(sum, out);
+  }
+}
+
 // Joins `rows` rows of totals into the first, halving their number again and again.
 void fold_totals(double* totals, int64_t rows, int64_t pitch) {
   while (rows > 1) {

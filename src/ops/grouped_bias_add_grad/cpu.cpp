@@ -91,14 +91,7 @@ void write_totals(const Job& job, const double* totals, int64_t count, T* out) {
     const auto lanes = static_cast<size_t>(std::min(kVector, count - begin));
     for (size_t i = 0; i < lanes; ++i)
       rounded[i] = static_cast<float>(totals[begin + static_cast<int64_t>(i)]);
-    const F32x16 values = load16(rounded);
-    if (lanes < kLanes) {
-      store_first(values, out + begin, lanes);
-    } else if (job.streaming && can_stream(out + begin)) {
-      stream16(values, out + begin);
-    } else {
-      store16(values, out + begin);
-    }
+    put_sum(load16(rounded), out + begin, lanes, job.streaming);
   }
 }
 
@@ -125,18 +118,6 @@ void finish(const Job& job, const Block<T>& block, const double* totals, int64_t
     write_totals(job, totals, end - begin, block.out + begin);
   } else {
     std::copy(totals, totals + (end - begin), block.partial + begin);
-  }
-}
-
-// Sixteen sums, or `lanes` of them, to dbias or to the stage.
-template <class T>
-HWY_INLINE void put_sum(const F32x16& sum, T* out, size_t lanes, bool streaming) {
-  if (lanes < kLanes) {
-    store_first(sum, out, lanes);
-  } else if (streaming && can_stream(out)) {
-    stream16(sum, out);
-  } else {
-    store16(sum, out);
   }
 }
 
@@ -290,11 +271,7 @@ void write_single_rows(const Job& job, int64_t group, int64_t count) {
       return store_first(add(load_first(from + at, rest), zero16()), out + at, rest);
     }
     const F32x16 sum = add(load16(from + at), zero16());  // -0 becomes +0
-    if (job.streaming && can_stream(out + at)) {
-      stream16(sum, out + at);
-    } else {
-      store16(sum, out + at);
-    }
+    put_sum(sum, out + at, kLanes, job.streaming);
   }
 }
 

@@ -40,14 +40,8 @@ void write_sums(const Job& job, const float* sums, int64_t group, int64_t count)
   }
   const int64_t elements = count * cols;
   for (int64_t at = 0; at < elements; at += kVector) {
-    const F32x16 sum = load16(sums + at);
-    if (at + kVector > elements) {
-      store_first(sum, out + at, static_cast<size_t>(elements - at));
-    } else if (job.streaming && can_stream(out + at)) {
-      stream16(sum, out + at);
-    } else {
-      store16(sum, out + at);
-    }
+    const auto lanes = static_cast<size_t>(std::min(kVector, elements - at));
+    put_sum(load16(sums + at), out + at, lanes, job.streaming);
   }
 }
 
@@ -92,8 +86,13 @@ void sum_narrow_groups(const Job& job, NarrowGroups<T> groups, const NarrowRows&
     return sum_few_rows(groups, of_each, sums);
   }
   alignas(64) double lanes[(kTogether + 1) * kTogether];
-  for (int64_t i = 0; i < groups.count; ++i) {
-    const bool open = groups.open || (job.contiguous && i + 1 < groups.count);
+  const int64_t last = groups.count - 1;
+  const int64_t open_ones = !job.contiguous ? 0 : groups.open ? groups.count : last;
+  for (int64_t i = 0; i < open_ones; ++i) {
+    sum_block(groups.from + i * groups.pitch, of_each, true, lanes + i * kTogether);
+  }
+  for (int64_t i = open_ones; i < groups.count; ++i) {
+    const bool open = groups.open || (job.contiguous && i < last);
     sum_narrow_block(job, groups.from + i * groups.pitch, of_each, open, lanes + i * kTogether);
   }
   std::fill(lanes + groups.count * kTogether, std::end(lanes), 0.0);

@@ -364,6 +364,7 @@ bool any_near(const T* x, int64_t cols, float mean, float reach) {
   const F32x16 centre = set16(mean);
   auto found = hn::Ne(hn::Zero(d), hn::Zero(d));
   const auto look = [&](const F32x16& distance) HWY_ATTR {
+    ACLGRAD_PARTS
     for (size_t i = 0; i < kParts; ++i) {
       const auto apart = hn::Ne(distance.part[i], hn::Zero(d));
       found = hn::Or(found, hn::And(apart, hn::Lt(hn::Abs(distance.part[i]), hn::Set(d, reach))));

@@ -197,8 +197,8 @@ void sum_tiny_columns(const NarrowGroups<T>& groups, int64_t rows, float* out) {
   }
 }
 
-// The totals of one block, lane by lane, to lanes[0..16). Until then they stay in registers: kept in
-// memory, groups of 512 rows took 1.3 times as long (FP32 from L3, one Zen 4 core).
+// The totals of one block, lane by lane, to lanes[0..16). Until then they stay in registers: kept
+// in memory, groups of 512 rows took 1.3 times as long (FP32 from L3, one Zen 4 core).
 template <class T>
 HWY_INLINE void sum_block(const T* from, const NarrowRows& block, bool open, double* lanes) {
   const Vectors last = block.last;

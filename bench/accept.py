@@ -16,7 +16,8 @@ import table
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 COLUMNS = ("date", "commit", "machine", "problem", "view", "target", "threads", "us_20", "us", "us_80",
-           "gb_per_s", "roof", "share_of_roof", "pytorch_us", "compiled_us", "onednn_us")
+           "gb_per_s", "roof", "share_of_roof", "pytorch_us", "compiled_us", "onednn_us",
+           "pytorch_ratio", "compiled_ratio", "onednn_ratio")
 # Above it the roof, not the operator, was disturbed.
 MOST_SHARE = 1.1
 

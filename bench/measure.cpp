@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstdio>
 #include <fstream>
+#include <functional>
 #include <stdexcept>
 #include <string>
 #include <thread>
@@ -55,7 +56,14 @@ int64_t peak_bytes_of(Subject& subject) {
   return std::max(resident_bytes("VmHWM") - before, int64_t{0});
 }
 
-double median_of(const std::vector<double>& seconds) { return spread_of(seconds).median; }
+double median_of(const std::vector<double>& values) { return spread_of(values).median; }
+
+// The median of the rounds' a / b.
+double ratio_of(const std::vector<double>& a, const std::vector<double>& b) {
+  std::vector<double> ratios(a.size());
+  std::transform(a.begin(), a.end(), b.begin(), ratios.begin(), std::divides<>());
+  return median_of(ratios);
+}
 
 // A rival's part in the race for one problem.
 class Lane {
@@ -71,8 +79,10 @@ class Lane {
     guarded([&] { seconds_.push_back(rival_.run(repeats_)); });
     std::this_thread::sleep_for(kSettle);
   }
-  RivalTiming timing() const {
-    return {seconds_.empty() ? std::nullopt : std::optional(spread_of(seconds_)), rival_.remark()};
+  // `calls`: the operator's seconds in the same rounds.
+  RivalTiming timing(const std::vector<double>& calls) const {
+    if (seconds_.empty()) return {std::nullopt, 0, rival_.remark()};
+    return {spread_of(seconds_), ratio_of(seconds_, calls), rival_.remark()};
   }
 
  private:
@@ -186,7 +196,8 @@ Timing measure(const std::string& name, Subject& subject,
   timing.copy_seconds = median_of(copies);
   timing.read_seconds = median_of(reads);
   timing.add_seconds = median_of(adds);
-  for (const Lane& lane : lanes) timing.rivals.push_back(lane.timing());
+  timing.share = ratio_of(subject.problem().roof == Roof::kRead ? reads : copies, calls);
+  for (const Lane& lane : lanes) timing.rivals.push_back(lane.timing(calls));
   return timing;
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Times a problem in rounds: roofs, the operator and its rivals by turns, so that whatever else the
-// machine does hits all of them alike. Medians are compared, never single times.
+// machine does hits all of them alike. What is compared is the median of the rounds' ratios, never
+// a single time: shared memory that is slow for some seconds is slow for both sides of a ratio.
 #ifndef ACLGRAD_BENCH_MEASURE_H_
 #define ACLGRAD_BENCH_MEASURE_H_
 
@@ -31,6 +32,7 @@ Spread spread_of(std::vector<double> seconds);
 
 struct RivalTiming {
   std::optional<Spread> call;  // empty: it has no such problem
+  double ratio = 0;            // times as long as the operator
   std::string way;             // how it computes it, or why it does not
 };
 
@@ -39,6 +41,7 @@ struct Timing {
   // What moving as many bytes takes: half of them read and half written; all of them read; and two
   // thirds read, a third written.
   double copy_seconds = 0, read_seconds = 0, add_seconds = 0;
+  double share = 0;                 // of the problem's roof
   std::vector<RivalTiming> rivals;  // in the rivals' order
   int64_t workspace_bytes = 0;
   // What the first call adds to the process, on a GPU to the device's memory in use, the workspace

@@ -41,7 +41,7 @@ Report::Report(const std::vector<std::unique_ptr<Rival>>& rivals, const std::str
        << "problem,view,target,threads,us,us_20,us_80,bytes,flops,gb_per_s,roof,share_of_roof,"
           "copy_gb_per_s,read_gb_per_s,add_gb_per_s,workspace_bytes,peak_bytes";
   for (const auto& rival : rivals_) {
-    for (const char* column : {"_us", "_us_20", "_us_80", "_way"}) {
+    for (const char* column : {"_us", "_us_20", "_us_80", "_ratio", "_way"}) {
       csv_ << ',' << rival->name() << column;
     }
   }
@@ -53,11 +53,10 @@ void Report::add(const std::string& name, const Problem& problem, const Timing& 
   const double spread = (timing.call.high - timing.call.low) / 2 / timing.call.median;
   std::printf("%-52s %10.1f %5.0f%% %7.2f %7.2f %s %5.0f%%", name.c_str(), timing.call.median * 1e6,
               100 * spread, gigabytes(problem, timing.call.median), gigabytes(problem, roof),
-              name_of(problem.roof), 100 * roof / timing.call.median);
+              name_of(problem.roof), 100 * timing.share);
   for (const auto& rival : timing.rivals) {
     if (rival.call) {
-      const double median = rival.call->median;
-      std::printf(" %9.1f %5.2fx", median * 1e6, median / timing.call.median);
+      std::printf(" %9.1f %5.2fx", rival.call->median * 1e6, rival.ratio);
     } else {
       std::printf(" %16s", "-");
     }
@@ -68,20 +67,20 @@ void Report::add(const std::string& name, const Problem& problem, const Timing& 
 }
 
 void Report::add_to_csv(const std::string& name, const Problem& problem, const Timing& timing) {
-  const double roof = timing.roof_seconds(problem.roof);
   csv_ << name << ',' << view_ << ',' << machine_.target << ',' << machine_.units << ','
        << timing.call.median * 1e6 << ',' << timing.call.low * 1e6 << ',' << timing.call.high * 1e6
        << ',' << problem.bytes << ',' << problem.flops << ','
        << gigabytes(problem, timing.call.median) << ',' << name_of(problem.roof) << ','
-       << roof / timing.call.median << ',' << gigabytes(problem, timing.copy_seconds) << ','
+       << timing.share << ',' << gigabytes(problem, timing.copy_seconds) << ','
        << gigabytes(problem, timing.read_seconds) << ',' << gigabytes(problem, timing.add_seconds)
        << ',' << timing.workspace_bytes << ',' << timing.peak_bytes;
   for (const auto& rival : timing.rivals) {
     const auto& call = rival.call;
     if (call) {
-      csv_ << ',' << call->median * 1e6 << ',' << call->low * 1e6 << ',' << call->high * 1e6;
+      csv_ << ',' << call->median * 1e6 << ',' << call->low * 1e6 << ',' << call->high * 1e6 << ','
+           << rival.ratio;
     } else {
-      csv_ << ",,,";
+      csv_ << ",,,,";
     }
     csv_ << ',' << quoted(rival.way);
   }

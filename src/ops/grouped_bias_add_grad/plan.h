@@ -116,8 +116,7 @@ inline CudaPlan plan_cuda(const Problem& problem, const Plan& plan, bool aligned
   out.sums = {cuda::blocks_for(pieces * out.tiles), kCudaTuning.threads};
   if (problem.has_ends()) out.place = {1, kCudaTuning.place_threads};
   if (plan.partial_rows > 0) {
-    constexpr int64_t kRange = 32;  // columns, a lane each
-    const int64_t ranges = ceil_div(cols, kRange);
+    const int64_t ranges = ceil_div(cols, int64_t{cuda::kWarpLanes});  // a lane a column
     out.join_lanes = std::clamp(kCudaTuning.join_blocks / ranges, int64_t{1}, problem.groups);
     out.join = {cuda::blocks_for(ranges * out.join_lanes), kCudaTuning.join_threads};
   }

@@ -74,14 +74,11 @@ __device__ void write_held(const Task& task, Out* y, const RowNumbers& row,
   }
 }
 
-// Weights of up to 256 columns stay in registers; those of more are L1's. 32 elements a thread
-// spill into as little as two blocks of an SM leave: one block it is.
+// Weights of up to 256 columns stay in registers; those of more are L1's.
 template <class T, int kHeld>
-__global__ void __launch_bounds__(kThreads, kHeld <= 8    ? 3
-                                            : kHeld <= 16 ? 2
-                                                          : 1)
+__global__ void __launch_bounds__(kThreads, held_blocks_of_sm(kHeld))
     held_rows(const __grid_constant__ Task task) {
-  constexpr bool kKept = kHeld <= 8;
+  constexpr bool kKept = kHeld <= kGpu.kept;
   const int lane = cuda::lane_index();
   const auto cols = static_cast<int>(task.cols);
   float gamma[kHeld], beta[kHeld];

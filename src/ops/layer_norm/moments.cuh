@@ -51,10 +51,10 @@ __device__ Number join_vectors(Number value) {
 }
 
 // Calls add(k, value) for this thread's columns of `count` from `x` on, +0 for one that is not
-// there; k counts them. Sixteen loads are under way.
+// there; k counts them.
 template <class T, class Add>
 __device__ void each_column(const T* x, int count, Add&& add) {
-  constexpr int kAtOnce = 16;
+  constexpr int kAtOnce = kGpu.at_once;
   const int lane = cuda::lane_index();
   for (int first = 0; first < count; first += kAtOnce * kWarpLanes) {
     T loaded[kAtOnce];

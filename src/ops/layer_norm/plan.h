@@ -24,10 +24,20 @@ struct GpuTuning {
   // Of rows that are held: a warp takes many, so that it loads its columns' gamma and beta once.
   int64_t most_held_blocks;
   int64_t most_panels;  // of a row that a block takes: their moments are in shared memory
+  int at_once;          // loads of a thread under way, where a row is visited twice
+  int kept;             // elements of a thread whose gamma and beta stay in registers too
+  // Blocks of an SM that the registers of held rows are to leave room for: of rows whose weights
+  // are kept, of sixteen elements a thread, of more.
+  int blocks_of_sm[3];
 };
 // Counted, not measured. A warp has sixteen loads under way, 1 or 2 KiB; 32 warps of an SM 32 KiB
-// and more. Rows that are not held come from L2 again, when the GPU has few enough of them.
-inline constexpr GpuTuning kGpu = {8, 1024, 2048, 2048};
+// and more. Rows that are not held come from L2 again, when the GPU has few enough of them. 32
+// elements a thread spill into as little as two blocks of an SM leave: one block it is.
+inline constexpr GpuTuning kGpu = {8, 1024, 2048, 2048, 16, 8, {3, 2, 1}};
+
+constexpr int held_blocks_of_sm(int held) {
+  return kGpu.blocks_of_sm[held <= kGpu.kept ? 0 : held <= 16 ? 1 : 2];
+}
 
 struct GpuPlan {
   RowKind kind = RowKind::kHeld;

@@ -103,13 +103,17 @@ struct StagedTuning {
   // Numbers of slabs that fill the GPU, as blocks alone or two by two: then totals are left instead
   // of chains.
   int64_t least_alone, most_alone, least_halves;
-  int64_t many_units;  // so many row blocks are not taken together at the cost of units
+  int64_t many_units;     // so many row blocks are not taken together at the cost of units
+  int64_t most_together;  // row blocks of a unit, and of them those that a block takes at a time
+  // Accesses of rows under way in the first visit, of threads that have one of each row, two, or
+  // more: as many as leave the chains of the second visit in registers.
+  int unroll[3];
 };
 // Counted, not measured: each of an H200's 132 SMs wants some 40 KiB of loads under way, and half
 // of the stages are. FP64 totals of a slab cost 16 bytes a column for 64 rows and more (of FP16: 4
 // % of the operands), chains 8 bytes for 16 rows (8 %), half of an idle GPU much more.
 inline constexpr StagedTuning kStaged = {
-    512, {256, int64_t{32} << 10}, {512, int64_t{64} << 10}, 120, 132, 224, 264};
+    512, {256, int64_t{32} << 10}, {512, int64_t{64} << 10}, 120, 132, 224, 264, 64, {4, 2, 1}};
 
 inline constexpr int64_t kMostOwnCols = 32;
 
@@ -138,7 +142,7 @@ inline void choose_threads(StagedPlan& plan, int64_t row_accesses, int threads) 
   }
   plan.groups = 1;
   if (plan.accesses == 1) {
-    const int64_t most = std::clamp(threads / row_accesses, int64_t{1}, int64_t{64});
+    const int64_t most = std::clamp(threads / row_accesses, int64_t{1}, kStaged.most_together);
     plan.groups = static_cast<int>(ceil_div(blocks, ceil_div(blocks, most)));
   }
   const int64_t busy = plan.groups * ceil_div(row_accesses, int64_t{plan.accesses});
@@ -175,7 +179,9 @@ inline StagedPlan plan_staged(int64_t rows, int64_t cols, int64_t element, bool 
   }
   if (!plan.possible) {
     const int64_t blocks = row_blocks_of(rows);
-    plan.unit_rows = kRowBlock * std::clamp(blocks / kStaged.many_units, int64_t{1}, int64_t{64});
+    const int64_t together =
+        std::clamp(blocks / kStaged.many_units, int64_t{1}, kStaged.most_together);
+    plan.unit_rows = kRowBlock * together;
     plan.parts = chain_parts(rows, cols);
     plan.possible = fits(kStaged.half, half, 2) || fits(kStaged.alone, shared, 2) ||
                     fits(kStaged.alone, shared, 1);

@@ -42,8 +42,7 @@ template <class T, int kAccesses>
 class StagedBlock {
  public:
   static constexpr int kCols = cuda::kAccess<T>;  // of one access
-  // In the first visit, as many as leave the chains of the second one in registers.
-  static constexpr int kUnroll = kAccesses == 1 ? 4 : kAccesses == 2 ? 2 : 1;
+  static constexpr int kUnroll = kStaged.unroll[kAccesses <= 2 ? kAccesses - 1 : 2];
 
   __device__ StagedBlock(const Task& task, const StagedPlan& plan)
       : task_(task),

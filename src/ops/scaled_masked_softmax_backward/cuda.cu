@@ -24,9 +24,6 @@ static_assert(kTuning.short_cols == cuda::kVector - 1);
 static_assert(kTuning.steps[2] * cuda::kStrip == cuda::kFullChains);
 
 constexpr int kMostWarps = static_cast<int>(kMaxCols) / cuda::kFullChains;
-// Of 128 threads, that a multiprocessor is to have where a thread takes sixteen pairs of 16-bit
-// elements: 128 registers, and 80 KB under way of the 33 that an H200 waits for. A few bytes spill.
-constexpr int kLongBlocks = 4;
 
 // One run as the kernels see it.
 struct Task {

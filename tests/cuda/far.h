@@ -125,6 +125,19 @@ inline FarOperand far_output(std::string name, Dims dims, aclDataType dtype, Dim
   return {std::move(name), std::move(dims), dtype, std::move(strides), {}};
 }
 
+// Calls check(dims, strides) for the softmaxes' tensors, rows of less than a warp, of a warp and of
+// several, far apart along each dimension but the last; an odd distance allows no pairs.
+template <class Check>
+void each_far_attention(Check&& check) {
+  for (const int64_t cols : {8, 40, 2050}) {
+    for (const size_t dim : {0u, 1u, 2u}) {
+      SCOPED_TRACE(std::to_string(cols) + " columns, dimension " + std::to_string(dim));
+      const Dims dims = {2, 2, 2, cols};
+      check(dims, far_along(dims, dim, kFar + static_cast<int64_t>(dim % 2)));
+    }
+  }
+}
+
 class Far : public testing::Test {
  protected:
   using Handles = std::vector<aclTensor*>;

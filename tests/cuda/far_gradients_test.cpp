@@ -109,28 +109,21 @@ TEST_F(Far, LayerNormBackward) {
   }
 }
 
-// Rows of less than a warp, of a warp and of several; an odd distance allows no pairs.
 TEST_F(Far, ScaledMaskedSoftmaxBackward) {
-  for (const int64_t cols : {8, 40, 2050}) {
-    for (const size_t dim : {0u, 1u, 2u}) {
-      SCOPED_TRACE(std::to_string(cols) + " columns, dimension " + std::to_string(dim));
-      const Dims dims = {2, 2, 2, cols};
-      const int64_t step = kFar + static_cast<int64_t>(dim % 2);
-      const Dims strides = far_along(dims, dim, step);
-      expect_same({far_input("gradOutput", dims, ACL_FLOAT16, strides, 1),
-                   far_input("y", dims, ACL_FLOAT16, strides, 2),
-                   far_input("mask", dims, ACL_BOOL, strides, integer_values(8 * cols, 3, 0, 1)),
-                   far_output("out", dims, ACL_FLOAT16, strides)},
-                  [](const Handles& at) {
-                    return run(
-                        [&](uint64_t* size, aclOpExecutor** executor) {
-                          return aclnnScaledMaskedSoftmaxBackwardGetWorkspaceSize(
-                              at[0], at[1], at[2], 1.0, false, at[3], size, executor);
-                        },
-                        aclnnScaledMaskedSoftmaxBackward);
-                  });
-    }
-  }
+  each_far_attention([this](const Dims& dims, const Dims& strides) {
+    expect_same({far_input("gradOutput", dims, ACL_FLOAT16, strides, 1),
+                 far_input("y", dims, ACL_FLOAT16, strides, 2),
+                 far_input("mask", dims, ACL_BOOL, strides, integer_values(8 * dims[3], 3, 0, 1)),
+                 far_output("out", dims, ACL_FLOAT16, strides)},
+                [](const Handles& at) {
+                  return run(
+                      [&](uint64_t* size, aclOpExecutor** executor) {
+                        return aclnnScaledMaskedSoftmaxBackwardGetWorkspaceSize(
+                            at[0], at[1], at[2], 1.0, false, at[3], size, executor);
+                      },
+                      aclnnScaledMaskedSoftmaxBackward);
+                });
+  });
 }
 
 class FarWindows : public Far {

@@ -68,27 +68,20 @@ TEST_F(Far, EmbeddingOfLateViews) {
   });
 }
 
-// Rows of less than a warp, of a warp and of several; an odd distance allows no pairs.
 TEST_F(Far, ScaledMaskedSoftmax) {
-  for (const int64_t cols : {8, 40, 2050}) {
-    for (const size_t dim : {0u, 1u, 2u}) {
-      SCOPED_TRACE(std::to_string(cols) + " columns, dimension " + std::to_string(dim));
-      const Dims dims = {2, 2, 2, cols};
-      const int64_t step = kFar + static_cast<int64_t>(dim % 2);
-      const Dims strides = far_along(dims, dim, step);
-      expect_same({far_input("x", dims, ACL_FLOAT16, strides, 1),
-                   far_input("mask", dims, ACL_BOOL, strides, integer_values(8 * cols, 2, 0, 1)),
-                   far_output("y", dims, ACL_FLOAT16, strides)},
-                  [](const Handles& at) {
-                    return run(
-                        [&](uint64_t* size, aclOpExecutor** executor) {
-                          return aclnnScaledMaskedSoftmaxGetWorkspaceSize(at[0], at[1], 1.0, false,
-                                                                          at[2], size, executor);
-                        },
-                        aclnnScaledMaskedSoftmax);
-                  });
-    }
-  }
+  each_far_attention([this](const Dims& dims, const Dims& strides) {
+    expect_same({far_input("x", dims, ACL_FLOAT16, strides, 1),
+                 far_input("mask", dims, ACL_BOOL, strides, integer_values(8 * dims[3], 2, 0, 1)),
+                 far_output("y", dims, ACL_FLOAT16, strides)},
+                [](const Handles& at) {
+                  return run(
+                      [&](uint64_t* size, aclOpExecutor** executor) {
+                        return aclnnScaledMaskedSoftmaxGetWorkspaceSize(at[0], at[1], 1.0, false,
+                                                                        at[2], size, executor);
+                      },
+                      aclnnScaledMaskedSoftmax);
+                });
+  });
 }
 
 // Rows that are held in registers; longer ones in accesses of several columns, and of one.

@@ -10,6 +10,7 @@
 #include "kernels/cpu/lane_count.h"
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/vec.cuh"
+#include "ops/layer_norm/plan.h"
 #include "ops/layer_norm/statistics.h"
 #include "ops/layer_norm/tree.h"
 

@@ -25,6 +25,9 @@ constexpr auto kPollInterval = std::chrono::microseconds(200);
 // 15 polls of about 3 us each: eight streams that fall idle stay below 1 ms of CPU, and a wake-up
 // after a pause this long is nothing beside the pause.
 constexpr auto kPollWindow = std::chrono::milliseconds(3);
+// While a waiting thread runs the queue there is nothing to find, and each look takes a core from
+// the kernel.
+constexpr auto kRareInterval = std::chrono::milliseconds(1);
 // A wait that ends within this time costs no sleep.
 constexpr auto kSpin = std::chrono::microseconds(5);
 
@@ -283,7 +286,8 @@ void CpuStream::worker_loop() {
       quiet_since = Clock::now();
     }
     if (Clock::now() - quiet_since < kPollWindow) {
-      wake_.wait_for(lock, kPollInterval, [this] { return kicked_ || closed_; });
+      wake_.wait_for(lock, running_ ? kRareInterval : kPollInterval,
+                     [this] { return kicked_ || closed_; });
     } else {
       worker_ = Worker::kParked;
       wake_.wait(lock, [this] { return worker_ == Worker::kAwake || closed_; });

@@ -4,6 +4,8 @@
 PREFIX ?= build/prefix
 # ORACLE=off: leave out the checks against PyTorch.
 ORACLE ?= on
+# CUDA=ON: no nvcc is an error; OFF: it is not looked for.
+CUDA ?= AUTO
 # TEXT=file: the text the demo trains on, in place of the King James Bible.
 export TEXT ?=
 # PROBLEMS='layer_norm_backward/f16 --threads 1': what the bench measures, and its options; by default
@@ -46,7 +48,7 @@ demo:
 test:
 	scripts/setup.sh build test
 	scripts/oracle.sh $(ORACLE)
-	cmake --preset dev -DACLGRAD_ORACLE=$(ORACLE)
+	cmake --preset dev -DACLGRAD_ORACLE=$(ORACLE) -DACLGRAD_CUDA=$(CUDA)
 	cmake --build --preset dev
 	ctest --preset dev
 

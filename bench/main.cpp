@@ -240,12 +240,12 @@ int main(int argc, char** argv) {
       return 0;
     }
     const std::vector<Job> jobs = select_jobs(options.problems);
+    if (aclrtSetDevice(0) != ACL_SUCCESS) throw std::runtime_error("no device");
+    check_device();
     if (options.list) {
       for (const Job& job : jobs) std::printf("%s\n", job.name().c_str());
       return 0;
     }
-    if (aclrtSetDevice(0) != ACL_SUCCESS) throw std::runtime_error("no device");
-    check_device();
     if (!options.serve) return run_jobs(jobs, options) ? 0 : 1;
     serve();
     return 0;

@@ -14,7 +14,7 @@ function(add_emulated_order_test name)
   if(ACLGRAD_CUDA STREQUAL "EMULATED")
     register_test(${name}_order_test ${CMAKE_COMMAND} -E env
       ACLGRAD_EMULATED_ORDER=backward ACLGRAD_EMULATED_BLOCKS=3 $<TARGET_FILE:${name}_test>
-      --gtest_filter=*Example*:*EveryStridedView*:*InPlace*:*BothVersions*:*DataErrors*:*Blocks*:*OneElement*)
+      --gtest_filter=*Example*:*EveryStridedView*:*InPlace*:*BothVersions*:*DataErrors*:*Blocks*:*OneElement*:*EveryMask*)
   endif()
 endfunction()
 

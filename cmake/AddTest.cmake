@@ -33,6 +33,11 @@ set(ACLGRAD_TEST_ENVIRONMENT
   "TSAN_OPTIONS=allocator_may_return_null=1:second_deadlock_stack=1"
   "ACLGRAD_ORACLE_PYTHON=${ACLGRAD_ORACLE_PYTHON}")
 
+# An emulated GPU is what a build of it tests.
+if(ACLGRAD_CUDA STREQUAL "EMULATED")
+  list(APPEND ACLGRAD_TEST_ENVIRONMENT "ACLGRAD_DEVICE=cuda")
+endif()
+
 function(register_test name)
   add_test(NAME ${name} COMMAND ${ARGN})
   set_tests_properties(${name} PROPERTIES TIMEOUT 900 ENVIRONMENT "${ACLGRAD_TEST_ENVIRONMENT}")

@@ -17,6 +17,9 @@ inline constexpr float kExpRounder = 0x1.8p23f + 127.0f + 24.0f;
 // Numbers below 2^-150 of the highest become +0, so that what is left has an exponent field.
 inline constexpr float kExpLeast = kExpRounder - 150.0f;
 
+// Exponents in FP64 are kept from here up, so that as FP32 they are finite.
+inline constexpr double kExpLeastWide = -1000.0;
+
 // 2^x for x of at most 0.505 in magnitude, 1 + kExp1 x + kExp2 x^2 + ...: the polynomial of this
 // degree with the least relative error; 0.08 units of 2^-24 with these coefficients.
 inline constexpr float kExp1 = 0x1.62e430p-1f;

@@ -75,7 +75,7 @@ extern "C" {
 // Streams run work on a device's own queue (Work::submit), not on threads of the host.
 [[gnu::visibility("default")]] bool aclgrad_has_device_queues() noexcept;
 
-// Gives all memory back that is kept for later.
+// Gives all memory back that is kept for later. For tests.
 [[gnu::visibility("default")]] void aclgrad_make_room() noexcept;
 
 // Device memory for the library's own use inside tasks, where devices have no queues; null when

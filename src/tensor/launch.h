@@ -66,6 +66,8 @@ class Run {
   // (null where the call does not explain it).
   const CudaQueue& queue() const { return queue_; }
   DeviceRecord* record() const { return record_; }
+  // The device memory that the call's scratch_on_cuda() asked for, until the last kernel is done.
+  void* scratch() const { return scratch_; }
 
  private:
   friend class LaunchWork;
@@ -74,6 +76,7 @@ class Run {
   DataErrors* errors_ = nullptr;
   CudaQueue queue_;
   DeviceRecord* record_ = nullptr;
+  void* scratch_ = nullptr;
 };
 
 enum class Role : uint8_t { kInput, kOutput, kUnusedInput, kUnusedOutput };
@@ -88,6 +91,8 @@ struct CallFunctions {
   // On a GPU: hands the kernels to Run::queue() (null: there are none), and reports what one of
   // them wrote to Run::record() (null: none does).
   CudaAnswer (*run_on_cuda)(const void* call, const Run& run) = nullptr;
+  // Bytes of device memory that they take beside the workspace (null: none).
+  CudaAnswer (*scratch_on_cuda)(const void* call, const CudaQueue& queue, size_t& bytes) = nullptr;
   void (*explain)(const void* call, const DeviceRecord& found, DataErrors& errors) = nullptr;
 };
 
@@ -183,7 +188,8 @@ class Launch {
   }
   // The computation: call(run), what make<Call>() returned. May not throw and may not refuse; data
   // errors go to Run::errors(). On a GPU it is call.on_cuda(run), and what a kernel leaves in
-  // Run::record() goes to call.explain(record, errors); a Call without on_cuda refuses there.
+  // Run::record() goes to call.explain(record, errors); a Call without on_cuda refuses there, and
+  // one with scratch_on_cuda(queue, bytes) finds so much memory in Run::scratch().
   // Not said: nothing to do (empty tensors), the checks of phase two still apply.
   template <class Call>
   void run(const Call&) {
@@ -195,6 +201,15 @@ class Launch {
                   requires(const Call& call, const Run& run) { call.on_cuda(run); }) {
       functions.run_on_cuda = [](const void* made, const Run& run) -> CudaAnswer {
         return static_cast<const Call*>(made)->on_cuda(run);
+      };
+    }
+    if constexpr (config::kHasCuda &&
+                  requires(const Call& call, const CudaQueue& queue, size_t& bytes) {
+                    call.scratch_on_cuda(queue, bytes);
+                  }) {
+      functions.scratch_on_cuda = [](const void* made, const CudaQueue& queue,
+                                     size_t& bytes) -> CudaAnswer {
+        return static_cast<const Call*>(made)->scratch_on_cuda(queue, bytes);
       };
     }
     if constexpr (requires(const Call& call, const DeviceRecord& found, DataErrors& errors) {

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // A run on a GPU: the kernels that pack, compute and unpack are handed to its stream one behind the
 // other. What they found is looked at when they are done.
+#include <utility>
+
 #include "base/config.h"
 #include "base/dtype.h"
 #include "base/verbose.h"
@@ -38,7 +40,10 @@ Status LaunchWork::submit(const char* function, DeviceQueue& queue) {
         queue.take_scratch(function, static_cast<size_t>(operand.high - operand.low), scratch_[i]);
     if (status == kOk) place_scratch(i);
   }
-  if (status == kOk) status = hand_over(function, queue);
+  const CudaQueue cuda{queue.native(), queue.native_device()};
+  if (status == kOk) status = prepare_call(function, queue, cuda);
+  if (status == kOk) status = hand_over(function, queue, cuda);
+  if (run_.scratch_ != nullptr) queue.give_scratch(std::exchange(run_.scratch_, nullptr));
   for (size_t i = 0; i < state_.operand_count; ++i) {
     if ((copies_ >> i & 1) == 0 || scratch_[i] == nullptr) continue;
     queue.give_scratch(scratch_[i]);
@@ -47,8 +52,22 @@ Status LaunchWork::submit(const char* function, DeviceQueue& queue) {
   return verbose && status == kOk ? queue.record(function, end_) : status;
 }
 
-Status LaunchWork::hand_over(const char* function, DeviceQueue& queue) {
-  const CudaQueue cuda{queue.native(), queue.native_device(), aclgrad_make_room};
+// Whatever may have to wait for memory comes before the first kernel: other threads go on
+// meanwhile, and what they hand over may use the same workspace.
+Status LaunchWork::prepare_call(const char* function, DeviceQueue& queue, const CudaQueue& cuda) {
+  const CallFunctions& call = state_.call;
+  if (call.run_on_cuda == nullptr) return kOk;
+  if (call.explain != nullptr) {
+    if (const Status status = queue.take_record(function, record_)) return status;
+  }
+  if (call.scratch_on_cuda == nullptr) return kOk;
+  size_t bytes = 0;
+  const CudaAnswer answer = call.scratch_on_cuda(state_.call_room.data(), cuda, bytes);
+  if (const Status status = queue.launched(function, answer)) return status;
+  return bytes == 0 ? kOk : queue.take_scratch(function, bytes, run_.scratch_);
+}
+
+Status LaunchWork::hand_over(const char* function, DeviceQueue& queue, const CudaQueue& cuda) {
   for (size_t i = 0; i < state_.operand_count; ++i) {
     const PlannedOperand& operand = state_.operands[i];
     if (!operand.packed || operand.role != Role::kInput) continue;
@@ -58,9 +77,6 @@ Status LaunchWork::hand_over(const char* function, DeviceQueue& queue) {
   }
   const CallFunctions& call = state_.call;
   if (call.run_on_cuda != nullptr) {
-    if (call.explain != nullptr) {
-      if (const Status status = queue.take_record(function, record_)) return status;
-    }
     run_.queue_ = cuda;
     run_.record_ = record_;
     const CudaAnswer answer = call.run_on_cuda(state_.call_room.data(), run_);

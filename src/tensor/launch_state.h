@@ -82,7 +82,8 @@ class LaunchWork final : public Work {
  private:
   void pack_inputs() const;
   void write_outputs() const;
-  Status hand_over(const char* function, DeviceQueue& queue);
+  Status prepare_call(const char* function, DeviceQueue& queue, const CudaQueue& cuda);
+  Status hand_over(const char* function, DeviceQueue& queue, const CudaQueue& cuda);
   void print_line(int64_t nanoseconds) const noexcept;
   void* packed_address(const PlannedOperand& operand) const;
   void place_scratch(size_t operand);

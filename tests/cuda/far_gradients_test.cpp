@@ -45,20 +45,56 @@ TEST_F(Far, EmbeddingDenseBackward) {
   }
 }
 
+Outcome run_grouped_bias_add_grad(const aclTensor* dy, const aclTensor* ends, aclTensor* out) {
+  return run(
+      [&](uint64_t* size, aclOpExecutor** executor) {
+        return aclnnGroupedBiasAddGradGetWorkspaceSize(dy, ends, out, size, executor);
+      },
+      aclnnGroupedBiasAddGrad);
+}
+Outcome of_groups_with_ends(const std::vector<aclTensor*>& at) {
+  return run_grouped_bias_add_grad(at[0], at[1], at[2]);
+}
+
+// Narrow rows, small groups, rows that are folded and long ones; 33 rows are more than a chain.
 TEST_F(Far, GroupedBiasAddGrad) {
-  const Dims dy = {4, 40}, ends = {3}, out = {3, 40};
-  expect_same({far_input("gradY", dy, ACL_BF16, far_along(dy, 0), 1),
-               far_input("groupIdxOptional", ends, ACL_INT64, far_along(ends, 0),
-                         std::vector<double>{1, 3, 4}),
-               far_output("out", out, ACL_BF16, far_along(out, 0))},
-              [](const Handles& at) {
-                return run(
-                    [&](uint64_t* size, aclOpExecutor** executor) {
-                      return aclnnGroupedBiasAddGradGetWorkspaceSize(at[0], at[1], at[2], size,
-                                                                     executor);
-                    },
-                    aclnnGroupedBiasAddGrad);
-              });
+  for (const int64_t cols : {8, 40, 100, 2100}) {
+    SCOPED_TRACE(std::to_string(cols) + " columns");
+    const Dims dy = {40, cols}, ends = {3}, out = {3, cols};
+    expect_same({far_input("gradY", dy, ACL_BF16, far_along(dy, 0), 1),
+                 far_input("groupIdxOptional", ends, ACL_INT64, far_along(ends, 0),
+                           std::vector<double>{33, 36, 40}),
+                 far_output("out", out, ACL_BF16, far_along(out, 0))},
+                of_groups_with_ends);
+  }
+}
+
+// Of several blocks, whose totals are joined; so many rows are not far apart.
+TEST_F(Far, GroupedBiasAddGradOfLongGroups) {
+  for (const int64_t cols : {8, 100, 2100}) {
+    SCOPED_TRACE(std::to_string(cols) + " columns");
+    const int64_t rows = cols < 1000 ? 6000 : 600;
+    const Dims dy = {rows, cols}, ends = {3}, out = {3, cols};
+    expect_same({far_input("gradY", dy, ACL_BF16, {cols, 1}, 1),
+                 far_input("groupIdxOptional", ends, ACL_INT64, {1},
+                           std::vector<double>{1, static_cast<double>(rows - 1),
+                                               static_cast<double>(rows)}),
+                 far_output("out", out, ACL_BF16, far_along(out, 0))},
+                of_groups_with_ends);
+  }
+}
+
+TEST_F(Far, GroupedBiasAddGradOfEqualGroups) {
+  for (const int64_t cols : {8, 40, 100}) {
+    for (const size_t dim : {0u, 1u}) {
+      SCOPED_TRACE(std::to_string(cols) + " columns, dimension " + std::to_string(dim));
+      const Dims dy = {3, 4, cols}, out = {3, cols};
+      expect_same(
+          {far_input("gradY", dy, ACL_BF16, far_along(dy, dim), 1),
+           far_output("out", out, ACL_BF16, far_along(out, 0))},
+          [](const Handles& at) { return run_grouped_bias_add_grad(at[0], nullptr, at[1]); });
+    }
+  }
 }
 
 TEST_F(Far, GroupedBiasAddGradOfEqualGroups) {

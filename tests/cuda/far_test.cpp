@@ -84,9 +84,10 @@ TEST_F(Far, ScaledMaskedSoftmax) {
   });
 }
 
-// Rows that are held in registers; longer ones in accesses of several columns, and of one.
+// Rows that are held in registers; longer ones in accesses of several columns, and of one; rows of
+// several panels, of a block and of all blocks.
 TEST_F(Far, LayerNorm) {
-  for (const int64_t cols : {20, 1028, 1027}) {
+  for (const int64_t cols : {20, 1028, 1027, 2100, 4200}) {
     for (const size_t dim : {0u, 1u}) {
       SCOPED_TRACE(std::to_string(cols) + " columns, dimension " + std::to_string(dim));
       const Dims dims = {2, 3, 2, cols}, of_rows = {2, 3, 1, 1}, of_cols = {2, cols};

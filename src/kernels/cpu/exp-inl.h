@@ -74,7 +74,7 @@ HWY_INLINE F32x16 exp_below(const F32x16& x, const ExpTerms& terms) {
 HWY_INLINE F32x16 exp2_below(const double* exponents) {
   alignas(64) float high[kLanes], low[kLanes];
   for (size_t i = 0; i < kLanes; ++i) {
-    const double kept = exponents[i] < -1000.0 ? -1000.0 : exponents[i];
+    const double kept = exponents[i] < kExpLeastWide ? kExpLeastWide : exponents[i];
     high[i] = static_cast<float>(kept);
     low[i] = static_cast<float>(kept - static_cast<double>(high[i]));
   }

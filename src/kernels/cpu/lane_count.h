@@ -10,6 +10,9 @@ namespace aclgrad {
 // Logical lanes of a vector, whatever the registers' width.
 inline constexpr size_t kLanes = 16;
 
+// Elements of two vectors, which sixteen-bit types are loaded and stored in.
+inline constexpr size_t kPair = 2 * kLanes;
+
 // The longest serial FP32 chain. Equal terms in a chain of 16 are off by at most 4 units of
 // 2^-24 * sum, one of 32 by 7 (measured), and the library promises 8 for the whole reduction.
 inline constexpr size_t kChain = 16;

@@ -18,8 +18,6 @@ namespace aclgrad {
 namespace HWY_NAMESPACE {
 namespace {
 
-inline constexpr size_t kPair = 2 * kLanes;
-
 struct Pair {
   HWY_INLINE Pair() {}
   F32x16 first, second;

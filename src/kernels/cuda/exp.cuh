@@ -44,7 +44,7 @@ __device__ inline float exp_below(float x, const ExpTerms& terms) {
 
 // kExpGain * 2^exponent, not above 0.
 __device__ inline float exp2_below(double exponent) {
-  const double kept = exponent < -1000.0 ? -1000.0 : exponent;
+  const double kept = exponent < kExpLeastWide ? kExpLeastWide : exponent;
   const auto high = static_cast<float>(kept);
   const auto low = static_cast<float>(kept - static_cast<double>(high));
   const float shifted = high + kExpRounder;

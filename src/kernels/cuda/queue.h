@@ -8,8 +8,6 @@ namespace aclgrad {
 struct CudaQueue {
   void* stream = nullptr;  // a cudaStream_t
   int device = 0;          // CUDA's number
-  // Gives memory back that the library keeps; may be null.
-  void (*make_room)() noexcept = nullptr;
 };
 
 // What launching answered: a cudaError_t, 0 if all is well.

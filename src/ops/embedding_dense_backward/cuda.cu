@@ -11,7 +11,6 @@
 #include <cstring>
 
 #include "kernels/cuda/launch.cuh"
-#include "kernels/cuda/scratch.cuh"
 #include "kernels/cuda/sort.h"
 #include "ops/embedding_dense_backward/plan.h"
 #include "ops/embedding_dense_backward/problem.h"
@@ -117,50 +116,45 @@ __global__ void __launch_bounds__(kCudaTuning.fold_threads)
   }
 }
 
-// What the sort needs, in memory that the stream lends. Where the workspace has no buffers (few
+// What the sort needs, in memory that comes with the run. Where the workspace has no buffers (few
 // indices) or one of them is short (one pass on the CPU), they lie here too.
 class Scratch {
  public:
-  Scratch(const Problem& problem, const Plan& plan, const Addresses& at, const CudaQueue& queue)
-      : queue_(queue) {
+  Scratch(const Problem& problem, const Plan& plan, const CudaQueue& queue) : queue_(queue) {
     sort_.wide = has_wide_numbers(problem);
     sort_.count = problem.rows;
+    sort_.bits = plan_cuda(problem, 1).key_bits;
     numbers_ = round_up(problem.rows * (sort_.wide ? 8 : 4), kAlignment);
     // In the workspace nothing is between keys and positions.
     between_ = problem.rows * (sort_.wide ? 8 : 4);
-    const bool booked[2] = {plan.buffer_bytes[0] >= 2 * between_, plan.buffer_bytes[1] > 0};
-    for (int i = 0; i < 2; ++i) {
-      buffers_[i] = booked[i] && problem.rows > 0 ? at.buffers[static_cast<size_t>(i)] : nullptr;
-    }
+    booked_[0] = plan.buffer_bytes[0] >= 2 * between_;
+    booked_[1] = plan.buffer_bytes[1] > 0;
   }
   Scratch(const Scratch&) = delete;
   Scratch& operator=(const Scratch&) = delete;
 
-  cudaError_t take(int bits) {
-    sort_.bits = bits;
+  // Bytes of it.
+  cudaError_t measure(size_t& bytes) {
     const auto answer = static_cast<cudaError_t>(cuda_sort_scratch(sort_, queue_, sort_bytes_));
-    if (answer != cudaSuccess) return answer;
-    const auto lent = static_cast<size_t>(2 * numbers_);
-    size_t bytes = round_up_bytes(sort_bytes_);
-    size_t places[2];
+    bytes = round_up_bytes(sort_bytes_);
     for (int i = 0; i < 2; ++i) {
-      places[i] = bytes;
-      if (buffers_[i] == nullptr) bytes += lent;
+      places_[i] = bytes;
+      if (!booked_[i]) bytes += static_cast<size_t>(2 * numbers_);
     }
-    const cudaError_t error = cuda::take_scratch(queue_, bytes, memory_);
-    if (error != cudaSuccess) return error;
+    return answer;
+  }
+  // After measure().
+  void place(const Addresses& at, void* memory) {
+    memory_ = memory;
     for (int i = 0; i < 2; ++i) {
-      if (buffers_[i] == nullptr) buffers_[i] = static_cast<std::byte*>(memory_) + places[i];
+      buffers_[i] = booked_[i] ? at.buffers[static_cast<size_t>(i)]
+                               : static_cast<std::byte*>(memory_) + places_[i];
       sort_.keys[i] = buffers_[i];
       sort_.values[i] = static_cast<std::byte*>(buffers_[i]) + between_;
     }
-    return cudaSuccess;
   }
   cudaError_t sort() {
     return static_cast<cudaError_t>(cuda_sort(sort_, memory_, sort_bytes_, queue_, sorted_));
-  }
-  cudaError_t give() {
-    return memory_ == nullptr ? cudaSuccess : cuda::give_scratch(queue_, memory_);
   }
 
   Numbers keys() const { return {sort_.keys[sorted_], sort_.wide}; }
@@ -176,6 +170,8 @@ class Scratch {
 
   const CudaQueue& queue_;
   SortTask sort_;
+  bool booked_[2];  // in the workspace
+  size_t places_[2] = {};
   void* buffers_[2] = {};
   int64_t numbers_ = 0;
   int64_t between_ = 0;
@@ -234,7 +230,6 @@ cudaError_t launch_for_types(const Problem& problem, Task& task, const CudaQueue
 cudaError_t sort_indices(const Problem& problem, Task& task, Scratch& scratch,
                          const CudaQueue& queue) {
   const CudaPlan plan = plan_cuda(problem, 1);
-  if (const cudaError_t error = scratch.take(plan.key_bits); error != cudaSuccess) return error;
   task.keys = scratch.keys();
   task.positions = scratch.positions();
   cudaError_t error = cuda::launch(queue, plan.read, read_keys, task);
@@ -247,7 +242,15 @@ cudaError_t sort_indices(const Problem& problem, Task& task, Scratch& scratch,
 
 }  // namespace
 
-CudaAnswer run_cuda(const Problem& problem, const Plan& plan, const Addresses& at,
+CudaAnswer cuda_scratch(const Problem& problem, const Plan& plan, const CudaQueue& queue,
+                        size_t& bytes) {
+  bytes = 0;
+  if (problem.rows == 0) return cudaSuccess;
+  if (const cudaError_t error = cuda::use_device(queue); error != cudaSuccess) return error;
+  return Scratch(problem, plan, queue).measure(bytes);
+}
+
+CudaAnswer run_cuda(const Problem& problem, const Plan& plan, const Addresses& at, void* scratch,
                     DeviceRecord* record, const CudaQueue& queue) {
   Task task{at.dy,
             at.indices,
@@ -267,12 +270,16 @@ CudaAnswer run_cuda(const Problem& problem, const Plan& plan, const Addresses& a
             problem.scale_by_frequency,
             {}};
   if (const cudaError_t error = cuda::use_device(queue); error != cudaSuccess) return error;
-  Scratch scratch(problem, plan, at, queue);
-  cudaError_t error = cudaSuccess;
-  if (problem.rows > 0) error = sort_indices(problem, task, scratch, queue);
-  if (error == cudaSuccess) error = launch_for_types(problem, task, queue);
-  const cudaError_t end = scratch.give();
-  return error != cudaSuccess ? error : end;
+  if (problem.rows > 0) {
+    Scratch parts(problem, plan, queue);
+    size_t bytes = 0;
+    cudaError_t error = parts.measure(bytes);
+    if (error != cudaSuccess) return error;
+    parts.place(at, scratch);
+    error = sort_indices(problem, task, parts, queue);
+    if (error != cudaSuccess) return error;
+  }
+  return launch_for_types(problem, task, queue);
 }
 
 }  // namespace aclgrad::embedding_dense_backward

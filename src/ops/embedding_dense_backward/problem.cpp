@@ -146,7 +146,10 @@ struct Call {
     if (bad.position >= 0) report(run.errors(), problem, bad);
   }
   CudaAnswer on_cuda(const Run& run) const {
-    return run_cuda(problem, plan, addresses(run), run.record(), run.queue());
+    return run_cuda(problem, plan, addresses(run), run.scratch(), run.record(), run.queue());
+  }
+  CudaAnswer scratch_on_cuda(const CudaQueue& queue, size_t& bytes) const {
+    return cuda_scratch(problem, plan, queue, bytes);
   }
   void explain(const DeviceRecord& found, DataErrors& errors) const {
     report(errors, problem,

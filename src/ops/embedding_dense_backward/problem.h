@@ -71,10 +71,12 @@ struct BadIndex {
 // Writes every element of dw. Bad indices contribute nothing.
 BadIndex run_cpu(const Problem& problem, const Plan& plan, const Addresses& at);
 
-// The same on a GPU. `record` gets the bad index: rule 1, its position, its integer value and the
-// bits of its floating one.
-CudaAnswer run_cuda(const Problem& problem, const Plan& plan, const Addresses& at,
+// The same on a GPU. `scratch`: the bytes of cuda_scratch(). `record` gets the bad index: rule 1,
+// its position, its integer value and the bits of its floating one.
+CudaAnswer run_cuda(const Problem& problem, const Plan& plan, const Addresses& at, void* scratch,
                     DeviceRecord* record, const CudaQueue& queue);
+CudaAnswer cuda_scratch(const Problem& problem, const Plan& plan, const CudaQueue& queue,
+                        size_t& bytes);
 
 // The arguments of phase one, as they came.
 struct Arguments {

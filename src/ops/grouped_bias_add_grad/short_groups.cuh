@@ -105,6 +105,7 @@ template <class T>
 __global__ void __launch_bounds__(kCudaTuning.threads) sum_few_rows(Task task) {
   constexpr int kGroups = kCudaTuning.groups_at_once;
   constexpr int kVectors = static_cast<int>(kChainRows) / kGroups;
+  static_assert(kVectors >= kFewVectors, "a thread has a group's rows whole");
   const Lane lane(task);
   const int64_t units = cuda::thread_count() / task.unit;
   const int64_t own = cuda::thread_index() / task.unit;

@@ -48,9 +48,10 @@ constexpr int64_t narrow_fold(int64_t cols) {
 // Groups of up to four vectors of narrow rows: three additions follow each other in a lane and at
 // most four join the lanes, so FP32 rounds seven times, of the eight that the library allows. Where
 // no lanes are joined a chain will do.
+inline constexpr int64_t kFewVectors = 4;
 constexpr int64_t few_rows(int64_t cols) {
   const int64_t fold = narrow_fold(cols);
-  return fold > 1 ? 4 * fold : static_cast<int64_t>(kChain);
+  return fold > 1 ? kFewVectors * fold : static_cast<int64_t>(kChain);
 }
 constexpr bool has_few_rows(int64_t rows, int64_t cols) { return rows <= few_rows(cols); }
 

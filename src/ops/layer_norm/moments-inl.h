@@ -32,9 +32,6 @@ using namespace aclgrad::HWY_NAMESPACE;
 // Sixteen FP64 lanes: one chain of a sum.
 using Chain = VecF64[kWideParts];
 
-// Columns of two vectors, one for each chain of the sum.
-inline constexpr size_t kTwo = kPanelChains * kLanes;
-
 // Columns of one round of the chains of the squares.
 inline constexpr size_t kRound = kRowChains * kLanes;
 
@@ -329,7 +326,7 @@ HWY_INLINE Moments moments_from(LongTotals& totals, const T* x, size_t n) {
   const double step = mean - static_cast<double>(totals.centre);
   const double squares = join16(totals.squares);
   const double added = step * step * static_cast<double>(n);
-  if (HWY_LIKELY(added <= 0.25 * squares)) return {mean, squares - added};
+  if (HWY_LIKELY(added <= kMostAdded * squares)) return {mean, squares - added};
   return {mean, squares_around(mean, x, n)};
 }
 

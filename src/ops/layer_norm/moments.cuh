@@ -121,7 +121,7 @@ __device__ Moments panel_moments(const T* x, int count) {
   const double around = join_lanes<T>(squares);
   const double step = mean - static_cast<double>(centre);
   const double added = step * step * static_cast<double>(count);
-  if (added <= 0.25 * around) return {mean, around - added};
+  if (added <= kMostAdded * around) return {mean, around - added};
   // The number was not near enough.
   const auto near = static_cast<float>(mean);
   double again = 0.0;
@@ -137,7 +137,7 @@ __device__ Moments panel_moments(const T* x, int count) {
 template <class T, int kHeld>
 __device__ Moments held_moments(const float (&held)[kHeld], int count, double reciprocal_cols) {
   // Two vectors are added to each other; chains of more begin at +0.
-  const bool two = count <= kWarpLanes;
+  const bool two = count <= static_cast<int>(kTwo);
   double sum = two ? -0.0 : 0.0;
 #pragma unroll
   for (int k = 0; k < kHeld; ++k) {

@@ -19,8 +19,7 @@ namespace aclgrad::layer_norm {
 enum class RowKind : uint8_t { kHeld, kWarp, kBlock, kApart };
 
 struct GpuTuning {
-  int warps;          // of a block
-  int64_t held_cols;  // up to here a row stays in registers, 32 elements a thread
+  int warps;  // of a block
   // Of rows that are held: a warp takes many, so that it loads its columns' gamma and beta once.
   int64_t most_held_blocks;
   int64_t most_panels;  // of a row that a block takes: their moments are in shared memory
@@ -33,7 +32,7 @@ struct GpuTuning {
 // Counted, not measured. A warp has sixteen loads under way, 1 or 2 KiB; 32 warps of an SM 32 KiB
 // and more. Rows that are not held come from L2 again, when the GPU has few enough of them. 32
 // elements a thread spill into as little as two blocks of an SM leave: one block it is.
-inline constexpr GpuTuning kGpu = {8, 1024, 2048, 2048, 16, 8, {3, 2, 1}};
+inline constexpr GpuTuning kGpu = {8, 2048, 2048, 16, 8, {3, 2, 1}};
 
 constexpr int held_blocks_of_sm(int held) {
   return kGpu.blocks_of_sm[held <= kGpu.kept ? 0 : held <= 16 ? 1 : 2];
@@ -50,7 +49,8 @@ struct GpuPlan {
 inline GpuPlan plan_on_gpu(int64_t rows, int64_t cols) {
   GpuPlan plan;
   plan.panels = ceil_div(cols, kPanel);
-  if (cols <= kGpu.held_cols) {
+  // Up to here tree.h's sums are those of a row that stays in registers, 32 elements a thread.
+  if (cols <= int64_t{kChainColumns}) {
     constexpr int64_t kWarp = 32;
     const int64_t needed = ceil_div(cols, kWarp);
     plan.held = needed <= 1 ? 1 : needed <= 4 ? 4 : needed <= 8 ? 8 : needed <= 16 ? 16 : 32;

@@ -28,6 +28,13 @@ inline constexpr size_t kPanelChains = 2;
 inline constexpr size_t kChainColumns = kRowChainElements;
 inline constexpr size_t kSquareColumns = kPanelChains * kLanes * kChain;
 
+// Columns of two vectors, one for each chain of the sum; rows up to here are two vectors added.
+inline constexpr size_t kTwo = kPanelChains * kLanes;
+
+// The part of the squares around another number that the step from there to the mean may make up;
+// beyond it the squares are taken again around the mean.
+inline constexpr double kMostAdded = 0.25;
+
 // gamma and beta as FP32 are padded to a multiple of the widest strip of columns.
 inline constexpr int64_t kWidestStrip = 32;
 

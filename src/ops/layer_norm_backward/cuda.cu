@@ -16,6 +16,7 @@ namespace {
 
 // Loads that a thread has under way.
 constexpr int kJoinLoads = kVisits.join_tile / kVisits.join_warps;
+static_assert(kVisits.join_tile % kVisits.join_warps == 0);
 
 // The total of one column, part after part.
 struct Total {

@@ -214,12 +214,13 @@ HWY_NOINLINE void look_closer(Rows<T>& rows, const RowForms& forms, const float*
 // A term of dgamma loses more than the promise allows.
 HWY_INLINE auto loses(VecF32 dy, VecF32 distance, VecF32 rstd) {
   const TagF32 d;
-  const auto subnormal = hn::Lt(hn::Abs(hn::Mul(distance, rstd)), hn::Set(d, 0x1p-126f));
+  const auto subnormal = hn::Lt(hn::Abs(hn::Mul(distance, rstd)), hn::Set(d, kLeastNormal));
   return hn::And(hn::And(subnormal, hn::Ne(distance, hn::Zero(d))),
-                 hn::Gt(hn::Abs(dy), hn::Set(d, 1.0f)));
+                 hn::Gt(hn::Abs(dy), hn::Set(d, kMostHarmlessDy)));
 }
 inline bool loses(float dy, float distance, float rstd) {
-  return distance != 0.0f && std::abs(distance * rstd) < 0x1p-126f && std::abs(dy) > 1.0f;
+  return distance != 0.0f && std::abs(distance * rstd) < kLeastNormal &&
+         std::abs(dy) > kMostHarmlessDy;
 }
 
 // One of `count` terms does.

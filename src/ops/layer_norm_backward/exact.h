@@ -23,6 +23,11 @@ inline constexpr float kLeastMean = 0x1p-100f;
 inline constexpr float kNearMean = 0x1p-100f;
 inline constexpr float kLeastUsualRstd = 0x1p-25f;
 
+// A term of dgamma loses more than the promise allows where |xhat| is under the least normal number
+// and |dy| is over kMostHarmlessDy.
+inline constexpr float kLeastNormal = 0x1p-126f;
+inline constexpr float kMostHarmlessDy = 1.0f;
+
 }  // namespace aclgrad::layer_norm_backward
 
 #endif  // ACLGRAD_OPS_LAYER_NORM_BACKWARD_EXACT_H_

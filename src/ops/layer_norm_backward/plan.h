@@ -89,7 +89,8 @@ struct SharedLayout {
   }
 
   // Three of each warp, and two marks that a row needs a closer look.
-  static constexpr int kMaxima = 3 * 16 + 2;
+  static constexpr int kMostWarps = 16;
+  static constexpr int kMaxima = 3 * kMostWarps + 2;
 };
 
 // Of blocks that share an SM with another one, or have it alone.
@@ -114,6 +115,8 @@ struct StagedTuning {
 // % of the operands), chains 8 bytes for 16 rows (8 %), half of an idle GPU much more.
 inline constexpr StagedTuning kStaged = {
     512, {256, int64_t{32} << 10}, {512, int64_t{64} << 10}, 120, 132, 224, 264, 64, {4, 2, 1}};
+
+static_assert(kStaged.most_threads <= SharedLayout::kMostWarps * cuda::kWarpLanes);
 
 inline constexpr int64_t kMostOwnCols = 32;
 

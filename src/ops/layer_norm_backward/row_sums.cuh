@@ -277,7 +277,7 @@ __device__ inline void add_terms(float dy, float x, float mean, float rstd, bool
                                  float& dgamma, float& dbeta) {
   const float apart = x - mean;
   const float xhat = apart * rstd;
-  if (near_zero && apart != 0.0f && fabsf(xhat) < 0x1p-126f && fabsf(dy) > 1.0f) {
+  if (near_zero && apart != 0.0f && fabsf(xhat) < kLeastNormal && fabsf(dy) > kMostHarmlessDy) {
     const double exact =
         (static_cast<double>(x) - static_cast<double>(mean)) * static_cast<double>(rstd);
     dgamma += static_cast<float>(static_cast<double>(dy) * exact);

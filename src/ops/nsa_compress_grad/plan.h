@@ -33,7 +33,7 @@ struct CudaTuning {
 inline constexpr CudaTuning kCudaTuning = {8, 32, 4, 8, 4096, 1024, 64 << 10, 16, 256};
 
 inline constexpr int kTeam = static_cast<int>(kLanes);
-inline constexpr int64_t kPairColumns = 2 * static_cast<int64_t>(kLanes);
+inline constexpr auto kPairColumns = static_cast<int64_t>(kPair);
 
 // Sequences and gaps that travel with the kernels' own launches. More are written to the workspace
 // first, by launches that bring so many words each: 3.5 KB, of the 4 that every GPU takes. A copy

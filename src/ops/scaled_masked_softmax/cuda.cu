@@ -138,7 +138,7 @@ struct Held {
 __device__ int element_of(const Task& task, int part, int step, int k) {
   const int strip = part * static_cast<int>(kChain) + step;
   const int place = cuda::place_in_strip(true, cuda::lane_index(), k);
-  return cuda::element_in_groups(task.cols, kPair, strip * cuda::kStrip + place);
+  return cuda::element_in_groups(task.cols, kPairCols, strip * cuda::kStrip + place);
 }
 
 template <class T, int kSteps>

@@ -58,7 +58,7 @@ HWY_INLINE bool ends_with_one_vector(size_t cols) {
 template <class T>
 HWY_INLINE void exp_medium(const Job& job, const ExpTerms& terms, const T* ahead, float* values,
                            double* sum) {
-  constexpr size_t kChains = 4;
+  constexpr size_t kChains = kRowChains;
   F32x16 acc[kChains];
   for (F32x16& chain : acc) chain = zero16();
   const bool one_vector = ends_with_one_vector<T>(job.cols);

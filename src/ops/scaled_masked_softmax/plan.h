@@ -7,10 +7,10 @@
 
 namespace aclgrad::scaled_masked_softmax {
 
-inline constexpr int kPair = 2 * cuda::kVector;  // elements of a pair of vectors (tree.h)
+inline constexpr auto kPairCols = static_cast<int>(kPair);
 
 // Chosen by counting registers and loads under way; not measured.
-inline constexpr cuda::AttentionTuning kTuning = {4, kPair - 1, {2, 8, 16}};
+inline constexpr cuda::AttentionTuning kTuning = {4, kPairCols - 1, {2, 8, 16}};
 
 }  // namespace aclgrad::scaled_masked_softmax
 

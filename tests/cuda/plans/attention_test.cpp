@@ -24,7 +24,7 @@ struct Kernel {
   bool paired;
 };
 const Kernel kKernels[] = {
-    {"forward", scaled_masked_softmax::kTuning, scaled_masked_softmax::kPair, true},
+    {"forward", scaled_masked_softmax::kTuning, scaled_masked_softmax::kPairCols, true},
     {"backward", scaled_masked_softmax_backward::kTuning, cuda::kVector, true},
     {"backward, one by one", scaled_masked_softmax_backward::kTuning, cuda::kVector, false}};
 

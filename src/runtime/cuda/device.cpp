@@ -106,24 +106,28 @@ Status Device::answer(const char* function, cudaError_t error) {
 }
 
 void Device::reset() {
-  const std::lock_guard lock(mutex_);
+  const std::lock_guard alone(reset_mutex_);
+  if (!failed()) return;  // another thread's reset has mended it
   const DeviceScope scope(number_);
   // First, so that nobody asks CUDA about what it destroys.
   {
+    const std::lock_guard lock(mutex_);
     const std::lock_guard words_lock(words_mutex_);
     age_.fetch_add(1, std::memory_order_acq_rel);
     held_.store(0, std::memory_order_release);
+    transfers_ = nullptr;
+    base_ = nullptr;
+    pool_ = nullptr;
+    peers_ = 0;
+    streams_.clear();
+    for (std::vector<cudaEvent_t>& events : events_) events.clear();
+    records_.clear();
   }
+  // Without the lock: CUDA may wait for its host functions, and those give events back.
   cudaError_t error = cudaDeviceReset();
   if (error == cudaSuccess) error = cudaFree(nullptr);  // begins anew
   if (error != cudaSuccess) cudaGetLastError();
-  transfers_ = nullptr;
-  base_ = nullptr;
-  pool_ = nullptr;
-  peers_ = 0;
-  streams_.clear();
-  for (std::vector<cudaEvent_t>& events : events_) events.clear();
-  records_.clear();
+  const std::lock_guard lock(mutex_);
   reset_in_vain_ = error != cudaSuccess;
   if (reset_in_vain_) return;
   cause_.clear();

@@ -108,6 +108,7 @@ class Device {
   std::atomic<Gates> gates_{Gates::kUnknown};
   std::atomic<int> held_{0};  // gates that are not open, since the last reset
   std::mutex words_mutex_;    // words and held_ are written under it, and not after a reset
+  std::mutex reset_mutex_;    // one reset at a time; mutex_ is not held while CUDA resets
   std::mutex mutex_;
   std::string cause_;
   bool reset_in_vain_ = false;

@@ -11,7 +11,9 @@
 namespace emulated {
 namespace {
 
-constexpr size_t kRange = size_t{1} << 40;
+// Addresses are given again to allocations of the same size only: room for the tests that have
+// hundreds of GiB between the rows of a tensor, one after the other.
+constexpr size_t kRange = size_t{1} << 44;
 constexpr size_t kPage = 4096;
 constexpr size_t kAlignment = 256;
 // Fresh memory holds this pattern, as a GPU's holds anything; of large runs the ends, which keeps

@@ -14,7 +14,8 @@ namespace emulated {
 [[gnu::visibility("default")]] void fail_calls(int call, int count, cudaError_t error);
 // Whether the call that should fail has come.
 [[gnu::visibility("default")]] bool call_failed();
-// Kernels launched between fail_call() and the call that failed last.
+// Kernels launched since fail_call(), and those of them before the call that failed last.
+[[gnu::visibility("default")]] int launches();
 [[gnu::visibility("default")]] int launches_before_failure();
 
 // cudaDeviceReset() brings no device back.

@@ -111,7 +111,7 @@ cudaError_t noted(cudaError_t error) {
 std::atomic<int> calls_to_failure{0};
 std::atomic<int> more_failures{0};  // behind the first
 std::atomic<cudaError_t> wanted_error{cudaSuccess};
-std::atomic<int> launches{0};  // since a test said what fails
+std::atomic<int> launch_count{0};  // since a test said what fails
 std::atomic<int> launches_before{0};
 std::atomic<bool> resets_refused{false};
 
@@ -125,7 +125,7 @@ cudaError_t answer_first() {
   need_context();
   if (calls_to_failure.load() > 0 && calls_to_failure.fetch_sub(1) == 1) {
     const cudaError_t error = wanted_error.load();
-    launches_before = launches.load();
+    launches_before = launch_count.load();
     if (more_failures.load() > 0) {
       --more_failures;
       calls_to_failure = 1;
@@ -335,7 +335,7 @@ cudaError_t launch(const cudaLaunchConfig_t& config, const void* kernel,
                     shared_fits(kernel, config.dynamicSmemBytes);
   if (!good) return noted(cudaErrorInvalidConfiguration);
   const int device = current_device;
-  ++launches;
+  ++launch_count;
   return queue(config.stream, [config, device, body = std::move(thread_of_kernel)] {
     if (sticky(device) != cudaSuccess) return;
     cudaError_t kind = cudaErrorLaunchFailure;
@@ -348,11 +348,12 @@ cudaError_t launch(const cudaLaunchConfig_t& config, const void* kernel,
 void fail_call(int call, cudaError_t error) { fail_calls(call, 1, error); }
 void fail_calls(int call, int count, cudaError_t error) {
   wanted_error = error;
-  launches = 0;
+  launch_count = 0;
   more_failures = count - 1;
   calls_to_failure = call;
 }
 bool call_failed() { return calls_to_failure.load() <= 0; }
+int launches() { return launch_count.load(); }
 int launches_before_failure() { return launches_before.load(); }
 void refuse_resets(bool refuse) { resets_refused = refuse; }
 bool has_context(int device) { return contexts[device].load(); }

@@ -44,6 +44,9 @@ def main():
         if row["share_of_roof"] > MOST_SHARE:
             print(f"{row['problem']}: {row['share_of_roof']:.0%} of the roof: was the machine busy?",
                   file=sys.stderr)
+        if row["disturbed_rounds"]:
+            print(f"{row['problem']}: {row['disturbed_rounds']:.0f} rounds beside other work",
+                  file=sys.stderr)
     history = ROOT / "bench" / "history.csv"
     is_new = not history.exists()
     with open(history, "a", newline="", encoding="utf-8") as file:

@@ -41,6 +41,8 @@ constexpr const char* kUsage =
     "                  element) or reversed\n"
     "  --rival NAME=COMMAND   races another implementation (bench/rival.h); may be repeated\n"
     "  --rounds N      turns of {roofs, operator, rivals}; the medians count (9)\n"
+    "  --patience S    seconds that a problem may be waited for, and measured again, while others\n"
+    "                  are at work on the machine (5)\n"
     "  --cached        small problems may stay in the caches\n"
     "  --csv FILE      the table as comma-separated values too\n"
     "  --list          only print the problems\n"
@@ -95,6 +97,8 @@ void set_option(const std::string& option, const std::string& value, Options& op
     options.rivals.push_back(parse_rival(value));
   } else if (option == "--rounds") {
     options.effort.rounds = number(option, value);
+  } else if (option == "--patience") {
+    options.effort.patience_seconds = number(option, value);
   } else if (option == "--csv") {
     options.csv = value;
   } else {
@@ -183,6 +187,7 @@ bool run_jobs(const std::vector<Job>& jobs, const Options& options) {
                  "says otherwise\n");
   }
   Report report(rivals, options.view, options.csv, options.effort.cached);
+  Calm calm;
   bool all = true;
   const bool progress = isatty(STDERR_FILENO) != 0;
   for (size_t i = 0; i < jobs.size(); ++i) {
@@ -191,7 +196,7 @@ bool run_jobs(const std::vector<Job>& jobs, const Options& options) {
     try {
       Subject subject(*jobs[i].op, parse_dtype(jobs[i].dtype), jobs[i].shape,
                       options.effort.cached);
-      report.add(name, subject.problem(), measure(name, subject, rivals, options.effort));
+      report.add(name, subject.problem(), measure(name, subject, rivals, options.effort, calm));
     } catch (const std::exception& error) {
       std::fprintf(stderr, "%s is left out: %s\n", name.c_str(), error.what());
       all = false;

@@ -22,6 +22,10 @@ using Clock = std::chrono::steady_clock;
 // The idle threads of a rival's pool may spin for a while after its turn.
 constexpr auto kSettle = std::chrono::milliseconds(5);
 
+// Of the most that was seen. A clock that changes with temperature and load stays above.
+constexpr double kCalmFlops = 0.85;
+constexpr auto kCalmPause = std::chrono::milliseconds(20);
+
 // Of a small problem: so many of 24 KiB leave the caches; more would only take longer to fill.
 constexpr int64_t kMostCopies = 4096;
 
@@ -88,6 +92,9 @@ class Lane {
     guarded(
         [&] { seconds_.push_back(turn(repeats_, [&](int times) { return rival_.run(times); })); });
     std::this_thread::sleep_for(kSettle);
+  }
+  void forget_last() {
+    if (!seconds_.empty()) seconds_.pop_back();
   }
   // `calls`: the operator's seconds in the same rounds.
   RivalTiming timing(const std::vector<double>& calls) const {
@@ -182,8 +189,15 @@ void Subject::execute(aclOpExecutor* executor) {
 
 void Subject::wait() { require(aclrtSynchronizeStream(stream_), "aclrtSynchronizeStream"); }
 
+bool Calm::now() {
+  const double flops = flops_now();
+  best_flops_ = std::max(best_flops_, flops);
+  return flops >= kCalmFlops * best_flops_;
+}
+
 Timing measure(const std::string& name, Subject& subject,
-               const std::vector<std::unique_ptr<Rival>>& rivals, const Effort& effort) {
+               const std::vector<std::unique_ptr<Rival>>& rivals, const Effort& effort,
+               Calm& calm) {
   Timing timing;
   timing.workspace_bytes = subject.workspace_bytes();
   timing.peak_bytes = peak_bytes_of(subject);
@@ -195,12 +209,26 @@ Timing measure(const std::string& name, Subject& subject,
     lanes.emplace_back(*rival, name, subject.copies(), effort.round_seconds);
   }
   std::vector<double> calls, copies, reads, adds;
-  for (int round = 0; round < effort.rounds; ++round) {
+  const auto given_up = Clock::now() + std::chrono::duration<double>(effort.patience_seconds);
+  const auto patient = [&] { return Clock::now() < given_up; };
+  while (calls.size() < static_cast<size_t>(effort.rounds)) {
+    bool was_calm = calm.now();
+    while (!was_calm && patient()) {
+      std::this_thread::sleep_for(kCalmPause);
+      was_calm = calm.now();
+    }
     copies.push_back(roofs->copy());
     reads.push_back(roofs->read());
     adds.push_back(roofs->add());
     calls.push_back(turn(repeats, [&](int times) { return subject.seconds(times); }));
     for (Lane& lane : lanes) lane.run();
+    if (was_calm && calm.now()) continue;
+    if (patient()) {
+      for (std::vector<double>* const each : {&calls, &copies, &reads, &adds}) each->pop_back();
+      for (Lane& lane : lanes) lane.forget_last();
+    } else {
+      ++timing.disturbed_rounds;
+    }
   }
   timing.call = spread_of(calls);
   timing.copy_seconds = median_of(copies);

@@ -19,7 +19,20 @@ namespace aclgrad::bench {
 struct Effort {
   int rounds = 9;
   double round_seconds = 0.02;  // a turn repeats short problems until it took that long
-  bool cached = false;          // one copy of the data, however small
+  // How long a problem may be waited for, and measured again, while the machine is not calm.
+  double patience_seconds = 5;
+  bool cached = false;  // one copy of the data, however small
+};
+
+// Whether the threads have the machine for themselves. Where another program has a part of it, or a
+// host lets two virtual processors share a core, all threads together compute slower than they did
+// before. (Who else uses the memory is not seen.)
+class Calm {
+ public:
+  bool now();
+
+ private:
+  double best_flops_ = 0;
 };
 
 // Seconds of one call: median and the times that a fifth of the rounds stayed under and went over.
@@ -43,6 +56,7 @@ struct Timing {
   double copy_seconds = 0, read_seconds = 0, add_seconds = 0;
   double share = 0;                 // of the problem's roof
   std::vector<RivalTiming> rivals;  // in the rivals' order
+  int disturbed_rounds = 0;         // that count though the machine was not calm
   int64_t workspace_bytes = 0;
   // What the first call adds to the process, on a GPU to the device's memory in use, the workspace
   // included.
@@ -93,7 +107,7 @@ double seconds_of(const std::function<void()>& call, int repeats);
 // `name` is the problem's, for the rivals. One that ends is given up, with a message on the
 // standard error.
 Timing measure(const std::string& name, Subject& subject,
-               const std::vector<std::unique_ptr<Rival>>& rivals, const Effort& effort);
+               const std::vector<std::unique_ptr<Rival>>& rivals, const Effort& effort, Calm& calm);
 
 }  // namespace aclgrad::bench
 

@@ -39,7 +39,7 @@ Report::Report(const std::vector<std::unique_ptr<Rival>>& rivals, const std::str
   csv_ << "# " << machine_.name << "; peak " << machine_.peak_flops / 1e9 << " GFLOP/s"
        << (cached ? "; small problems in the caches\n" : "\n")
        << "problem,view,target,threads,us,us_20,us_80,bytes,flops,gb_per_s,roof,share_of_roof,"
-          "copy_gb_per_s,read_gb_per_s,add_gb_per_s,workspace_bytes,peak_bytes";
+          "copy_gb_per_s,read_gb_per_s,add_gb_per_s,disturbed_rounds,workspace_bytes,peak_bytes";
   for (const auto& rival : rivals_) {
     for (const char* column : {"_us", "_us_20", "_us_80", "_ratio", "_way"}) {
       csv_ << ',' << rival->name() << column;
@@ -61,6 +61,9 @@ void Report::add(const std::string& name, const Problem& problem, const Timing& 
       std::printf(" %16s", "-");
     }
   }
+  if (timing.disturbed_rounds > 0) {
+    std::printf("  (%d rounds beside other work)", timing.disturbed_rounds);
+  }
   std::printf("\n");
   std::fflush(stdout);
   if (csv_.is_open()) add_to_csv(name, problem, timing);
@@ -73,7 +76,8 @@ void Report::add_to_csv(const std::string& name, const Problem& problem, const T
        << gigabytes(problem, timing.call.median) << ',' << name_of(problem.roof) << ','
        << timing.share << ',' << gigabytes(problem, timing.copy_seconds) << ','
        << gigabytes(problem, timing.read_seconds) << ',' << gigabytes(problem, timing.add_seconds)
-       << ',' << timing.workspace_bytes << ',' << timing.peak_bytes;
+       << ',' << timing.disturbed_rounds << ',' << timing.workspace_bytes << ','
+       << timing.peak_bytes;
   for (const auto& rival : timing.rivals) {
     const auto& call = rival.call;
     if (call) {

@@ -172,17 +172,17 @@ std::string cpu_name() {
   return "unknown processor";
 }
 
-// With the widest vectors of the instruction set in use.
-double cpu_peak_flops() {
-  constexpr int64_t kRounds = 1000000;
+// With the widest vectors of the instruction set in use; the best of some turns.
+double cpu_flops(int64_t rounds, int turns) {
   const auto run = HWY_DYNAMIC_DISPATCH(multiply_add);
   const auto round_flops = static_cast<double>(HWY_DYNAMIC_DISPATCH(flops_a_round)());
   const int threads = aclgrad_threads();
   double best = 0;
-  for (int turn = 0; turn < 5; ++turn) {
+  for (int turn = 0; turn < turns; ++turn) {
     const auto begin = std::chrono::steady_clock::now();
-    parallel_blocks(threads, [&](int64_t) { sink.store(run(kRounds), std::memory_order_relaxed); });
-    best = std::max(best, round_flops * kRounds * threads / seconds_since(begin));
+    parallel_blocks(threads, [&](int64_t) { sink.store(run(rounds), std::memory_order_relaxed); });
+    best =
+        std::max(best, round_flops * static_cast<double>(rounds) * threads / seconds_since(begin));
   }
   return best;
 }
@@ -219,7 +219,13 @@ Machine this_machine() {
   if constexpr (config::kHasCuda) {
     if (aclgrad_has_device_queues()) return this_gpu();
   }
-  return {cpu_name(), aclgrad_active_target(), aclgrad_threads(), cpu_peak_flops()};
+  constexpr int64_t kRounds = 1000000;
+  return {cpu_name(), aclgrad_active_target(), aclgrad_threads(), cpu_flops(kRounds, 5)};
+}
+
+double flops_now() {
+  constexpr int64_t kRounds = 100000;
+  return aclgrad_has_device_queues() ? 0 : cpu_flops(kRounds, 3);
 }
 
 }  // namespace aclgrad::bench

@@ -49,6 +49,10 @@ struct Machine {
 };
 Machine this_machine();
 
+// What the threads together reach of those at this moment, looked at for about a millisecond. 0 on
+// a GPU.
+double flops_now();
+
 }  // namespace aclgrad::bench
 
 #endif  // ACLGRAD_BENCH_ROOFS_H_

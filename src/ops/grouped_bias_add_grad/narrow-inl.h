@@ -206,16 +206,16 @@ HWY_INLINE void sum_block(const T* from, const NarrowRows& block, bool open, dou
   if (before == 0) return set_to(lanes, sum_vectors(from, last, open));
   const Vectors full = block.full;
   const int64_t chain = block.chain * block.cols;
+  const bool open_before_last = open || last.complete > 1;
   VecF64 totals[kWideParts];
-  each_wide(sum_vectors(from, full, before > 1 || open || last.complete > 1),
+  each_wide(sum_vectors(from, full, before > 1 || open_before_last),
             [&](size_t lane, VecF64 wide) HWY_ATTR { totals[lane / kWideLanes] = wide; });
   const auto add_wide = [&](size_t lane, VecF64 wide) HWY_ATTR {
     totals[lane / kWideLanes] = hn::Add(totals[lane / kWideLanes], wide);
   };
   from += chain;
   for (int64_t i = 1; i < before; ++i, from += chain) {
-    const bool behind = i + 1 < before || open || last.complete > 1;
-    each_wide(sum_vectors(from, full, behind), add_wide);
+    each_wide(sum_vectors(from, full, i + 1 < before || open_before_last), add_wide);
   }
   each_wide(sum_vectors(from, last, open), add_wide);
   for (size_t i = 0; i < kWideParts; ++i) {

@@ -147,7 +147,7 @@ __device__ void join_group(const Task& task, int64_t group, int64_t slot, int64_
     __syncthreads();
     if (cuda::warp_index() == 0 && col < task.cols) {
       const int here = static_cast<int>(left < kRows ? left : kRows);
-#pragma unroll 8
+#pragma unroll kCudaTuning.join_reads
       for (int row = 0; row < here; ++row) total += totals[row][lane];
     }
     __syncthreads();  // the next ones come to the same place

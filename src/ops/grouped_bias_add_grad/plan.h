@@ -21,6 +21,7 @@ struct CudaTuning {
   int64_t totals;    // FP64 totals of a block of wide rows: 40 KB of shared memory
   unsigned join_threads;
   int join_rows;           // totals of a column under way at a time: 32 KB of shared memory
+  int join_reads;          // and of them those read ahead of the addition
   int64_t join_blocks;     // of threads, where there are so many groups
   unsigned place_threads;  // of the one block that places groups
   int chains_at_once;      // of each unit of threads, while a block works at one short group
@@ -31,7 +32,8 @@ struct CudaTuning {
 };
 // Chosen by counting what is under way at a time: sixteen loads a thread. Of a big group's hundreds
 // of totals a column, eight at a time would take 20 us behind 170 us of reading. Not measured.
-inline constexpr CudaTuning kCudaTuning = {128, 16, 5120, 256, 128, 4096, 1024, 4, 4, 4, 64, 8192};
+inline constexpr CudaTuning kCudaTuning = {128,  16, 5120, 256, 128, 8,   4096,
+                                           1024, 4,  4,    4,   64,  8192};
 
 inline constexpr auto kChainRows = static_cast<int64_t>(kChain);
 

@@ -75,9 +75,10 @@ __device__ void write_held(const Task& task, Out* y, const RowNumbers& row,
 }
 
 // Weights of up to 256 columns stay in registers; those of more are L1's.
-template <class T, int kHeld>
-__global__ void __launch_bounds__(kThreads, held_blocks_of_sm(kHeld))
+template <class T, int kKind>
+__global__ void __launch_bounds__(kThreads, kGpu.held[kKind].blocks_of_sm)
     held_rows(const __grid_constant__ Task task) {
+  constexpr int kHeld = kGpu.held[kKind].elements;
   constexpr bool kKept = kHeld <= kGpu.kept;
   const int lane = cuda::lane_index();
   const auto cols = static_cast<int>(task.cols);
@@ -124,7 +125,7 @@ __device__ void write_accesses(const Task& task, int64_t number, const RowNumber
   constexpr int kCols = cuda::kAccess<T>;
   const T* const x = task.x_of<T>(number);
   T* const y = static_cast<T*>(task.y) + task.y_rows(number);
-#pragma unroll 2
+#pragma unroll kGpu.written_accesses
   for (int64_t col = begin + thread * kCols; col < end; col += count * kCols) {
     const auto values = cuda::load_several<kCols>(x + col);
     float out[kCols];
@@ -144,7 +145,7 @@ __device__ void write_row(const Task& task, int64_t number, const RowNumbers& ro
   }
   const T* const x = task.x_of<T>(number);
   const int64_t place = task.y_rows(number);
-#pragma unroll 4
+#pragma unroll kGpu.written_elements
   for (int64_t col = begin + thread; col < end; col += count) {
     const float value = y_of(row, cuda::widen(x[col]), task.gamma[col], task.beta[col]);
     cuda::store_number(task.y, task.y_dtype, place + col, value);
@@ -240,21 +241,12 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-template <class T>
+template <class T, int kKind = 0>
 cudaError_t launch_held(const Task& task, const GpuPlan& plan, const CudaQueue& queue) {
-  const cuda::Geometry geometry{plan.blocks, kThreads};
-  switch (plan.held) {
-    case 1:
-      return cuda::launch(queue, geometry, held_rows<T, 1>, task);
-    case 4:
-      return cuda::launch(queue, geometry, held_rows<T, 4>, task);
-    case 8:
-      return cuda::launch(queue, geometry, held_rows<T, 8>, task);
-    case 16:
-      return cuda::launch(queue, geometry, held_rows<T, 16>, task);
-    default:
-      return cuda::launch(queue, geometry, held_rows<T, 32>, task);
+  if constexpr (kKind + 1 < static_cast<int>(std::size(kGpu.held))) {
+    if (plan.held != kKind) return launch_held<T, kKind + 1>(task, plan, queue);
   }
+  return cuda::launch(queue, {plan.blocks, kThreads}, held_rows<T, kKind>, task);
 }
 
 template <class T>

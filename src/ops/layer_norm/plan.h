@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <iterator>
 
 #include "base/checked.h"
 #include "kernels/cuda/geometry.h"
@@ -18,29 +19,36 @@ namespace aclgrad::layer_norm {
 // block panel by panel, or all of the GPU, kernel after kernel.
 enum class RowKind : uint8_t { kHeld, kWarp, kBlock, kApart };
 
+// Rows of which a thread holds so many elements, and the blocks of an SM that its registers are to
+// leave room for.
+struct HeldTuning {
+  int elements;
+  int blocks_of_sm;
+};
 struct GpuTuning {
   int warps;  // of a block
   // Of rows that are held: a warp takes many, so that it loads its columns' gamma and beta once.
   int64_t most_held_blocks;
   int64_t most_panels;  // of a row that a block takes: their moments are in shared memory
   int at_once;          // loads of a thread under way, where a row is visited twice
-  int kept;             // elements of a thread whose gamma and beta stay in registers too
-  // Blocks of an SM that the registers of held rows are to leave room for: of rows whose weights
-  // are kept, of sixteen elements a thread, of more.
-  int blocks_of_sm[3];
+  // Of the loads of the second visit, where accesses fit, and where elements come one by one.
+  int written_accesses, written_elements;
+  int kept;  // elements of a thread whose gamma and beta stay in registers too
+  HeldTuning held[5];
 };
 // Counted, not measured. A warp has sixteen loads under way, 1 or 2 KiB; 32 warps of an SM 32 KiB
 // and more. Rows that are not held come from L2 again, when the GPU has few enough of them. 32
 // elements a thread spill into as little as two blocks of an SM leave: one block it is.
-inline constexpr GpuTuning kGpu = {8, 2048, 2048, 16, 8, {3, 2, 1}};
+inline constexpr GpuTuning kGpu = {8, 2048, 2048, 16,
+                                   2, 4,    8,    {{1, 3}, {4, 3}, {8, 3}, {16, 2}, {32, 1}}};
 
-constexpr int held_blocks_of_sm(int held) {
-  return kGpu.blocks_of_sm[held <= kGpu.kept ? 0 : held <= 16 ? 1 : 2];
-}
+constexpr int64_t kMostHeldCols = int64_t{std::end(kGpu.held)[-1].elements} * cuda::kWarpLanes;
+// Up to here tree.h's sums are those of a row that stays in registers.
+static_assert(kMostHeldCols == int64_t{kChainColumns});
 
 struct GpuPlan {
   RowKind kind = RowKind::kHeld;
-  int held = 0;          // elements of a thread: 1, 4, 8, 16 or 32
+  int held = 0;          // which of kGpu.held
   int warps_of_row = 1;  // of a block
   int64_t blocks = 0;    // before cuda::blocks_for()
   int64_t panels = 0;
@@ -49,11 +57,8 @@ struct GpuPlan {
 inline GpuPlan plan_on_gpu(int64_t rows, int64_t cols) {
   GpuPlan plan;
   plan.panels = ceil_div(cols, kPanel);
-  // Up to here tree.h's sums are those of a row that stays in registers, 32 elements a thread.
-  if (cols <= int64_t{kChainColumns}) {
-    constexpr int64_t kWarp = 32;
-    const int64_t needed = ceil_div(cols, kWarp);
-    plan.held = needed <= 1 ? 1 : needed <= 4 ? 4 : needed <= 8 ? 8 : needed <= 16 ? 16 : 32;
+  if (cols <= kMostHeldCols) {
+    while (kGpu.held[plan.held].elements * int64_t{cuda::kWarpLanes} < cols) ++plan.held;
     plan.blocks = std::min(ceil_div(rows, int64_t{kGpu.warps}), kGpu.most_held_blocks);
   } else if (plan.panels == 1) {
     plan.kind = RowKind::kWarp;

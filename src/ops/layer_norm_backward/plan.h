@@ -199,9 +199,10 @@ struct VisitTuning {
   int threads;     // of a block of visits
   int join_warps;  // of a block that joins
   int join_tile;   // parts of each sum in shared memory
+  int written;     // rows of a column whose loads are under way in the second visit
 };
 // Counted, not measured: eight warps are enough to start and end with little waiting.
-inline constexpr VisitTuning kVisits = {256, 8, 64};
+inline constexpr VisitTuning kVisits = {256, 8, 64, 4};
 inline constexpr int kJoinCols = cuda::kWarpLanes;
 
 struct VisitPlan {

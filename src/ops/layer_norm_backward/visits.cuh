@@ -142,7 +142,7 @@ __global__ void __launch_bounds__(kVisits.threads)
     const float gamma = task.gamma_at(col);
     float dgamma = 0.0f;
     float dbeta = 0.0f;
-#pragma unroll 4
+#pragma unroll kVisits.written
     for (int64_t number = begin; number < end; ++number) {
       const RowAt<T> row(task, number);
       const float dy = cuda::widen(row.dy[col]);

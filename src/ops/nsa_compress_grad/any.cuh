@@ -82,7 +82,7 @@ __device__ void visit_any_token(const Task& task, const Visit& visit, int64_t he
 }
 
 template <class T>
-__global__ void __launch_bounds__(kCudaTuning.most_teams* kTeam)
+__global__ void __launch_bounds__(static_cast<int>(kGroup) * kTeam)
     visit_any(const __grid_constant__ Task task) {
   __shared__ float shared[kCudaTuning.shared_window];
   for (int64_t block = cuda::block_index(); block < task.plan.visit_blocks;

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <bit>
 #include <cstdint>
+#include <iterator>
 
 #include "base/checked.h"
 #include "kernels/cuda/geometry.h"
@@ -16,21 +17,41 @@
 namespace aclgrad::nsa_compress_grad {
 
 struct CudaTuning {
-  int least_teams, most_teams;  // of a block; sixteen threads each
-  int64_t visits;               // groups that a team of a block takes one after the other
-  int64_t most_windows;         // of a token that are taken together
-  int64_t value_floats;         // sums of dw that a block keeps until they are added: 16 KB
-  int64_t shared_window;        // FP32 weights that a block keeps
-  int64_t gap_bytes;            // of dx that a block fills with zeros
-  int join_slabs;               // that a block of the join loads side by side
-  int64_t convert_threads;      // of a block
+  int least_teams;          // of a block; sixteen threads each
+  int64_t visits;           // groups that a team of a block takes one after the other
+  int64_t value_floats;     // sums of dw that a block keeps until they are added: 16 KB
+  int64_t shared_window;    // FP32 weights that a block keeps
+  int64_t gap_bytes;        // of dx that a block fills with zeros
+  int join_slabs;           // that a block of the join loads side by side
+  int64_t convert_threads;  // of a block
+};
+inline constexpr CudaTuning kCudaTuning = {8, 4, 4096, 1024, 64 << 10, 16, 256};
+
+// The kernel of so many windows of a token at most, and pairs of columns of a thread.
+struct VisitTuning {
+  int windows, pairs;
+  int most_teams;  // of a block: a thread has the registers that these leave it
+  bool wide;       // a thread keeps its columns of dy as FP32, not as they come
+  // Tokens whose columns of x are under way, of BF16 and of FP16, whose elements come one by one
+  // and take a register each.
+  int tokens_bf16, tokens_f16;
 };
 // Counted, not measured: an H200 has 4.3 TB/s and answers after 0.8 us, so 13 KB of x have to be
-// under way on each of its 132 multiprocessors. With 128 registers a thread it holds 16 warps,
-// which have eight tokens of two windows (four of four, two of eight) of 512 bytes each under way:
-// 64 KB (32, 16). 65536 tokens of 4 heads of 128 are 512 blocks of 4 warps: all of them run at
-// once.
-inline constexpr CudaTuning kCudaTuning = {8, 32, 4, 8, 4096, 1024, 64 << 10, 16, 256};
+// under way on each of its 132 multiprocessors. One holds 32 teams with 128 registers a thread, or
+// 16 with 255; a team has eight tokens of two windows and 128 columns, 256 bytes each, under way:
+// 64 KB (of four windows 32, of eight 16). Eight pairs of more than two windows want more than 128
+// registers (spilt: 232 to 776 bytes a thread), eight windows of four pairs hardly (72 and 140).
+// 65536 tokens of 4 heads of 128 are 512 blocks of 4 warps: all of them run at once.
+inline constexpr VisitTuning kVisits[] = {{2, 4, 32, true, 8, 4}, {2, 8, 32, true, 4, 2},
+                                          {4, 4, 32, true, 4, 4}, {4, 8, 16, true, 4, 2},
+                                          {8, 4, 32, true, 2, 2}, {8, 8, 16, false, 1, 1}};
+inline constexpr int64_t kMostWindows = std::end(kVisits)[-1].windows;
+
+constexpr VisitTuning visit_tuning(int windows, int pairs) {
+  const VisitTuning* entry = kVisits;
+  while (entry->windows != windows || entry->pairs != pairs) ++entry;
+  return *entry;
+}
 
 inline constexpr int kTeam = static_cast<int>(kLanes);
 inline constexpr auto kPairColumns = static_cast<int64_t>(kPair);
@@ -75,17 +96,17 @@ inline CudaPlan plan_cuda(const Problem& problem, const Plan& plan, bool pairs_f
   CudaPlan out;
   out.segments = ceil_div(problem.width, kSegment);
   out.most_windows = ceil_div(problem.window, problem.step);
-  const bool usual = pairs_fit && out.most_windows <= kCudaTuning.most_windows;
-  if (usual) out.windows = static_cast<int>(power(out.most_windows));
+  const bool usual = pairs_fit && out.most_windows <= kMostWindows;
+  if (usual) out.windows = static_cast<int>(power(out.most_windows));  // a token has two or more
   out.half = problem.width % kPairColumns != 0;
   out.pairs = problem.width <= kSegment / 2 && !out.half ? 4 : 8;
   // For any shape a team takes one of the sixteen tokens.
   out.teams = static_cast<int>(kGroup);
   const int64_t visits = std::min(plan.slab_groups, problem.groups) * out.segments;
   if (usual) {
-    out.teams = static_cast<int>(
-        std::clamp<int64_t>(power(ceil_div(std::max<int64_t>(visits, 1), kCudaTuning.visits)),
-                            kCudaTuning.least_teams, kCudaTuning.most_teams));
+    const int64_t teams = power(ceil_div(std::max<int64_t>(visits, 1), kCudaTuning.visits));
+    out.teams = static_cast<int>(std::clamp<int64_t>(
+        teams, kCudaTuning.least_teams, visit_tuning(out.windows, out.pairs).most_teams));
     out.chunk = kCudaTuning.value_floats / (out.windows * kGroup);
   }
   out.visit_blocks = plan.slabs * problem.heads;

@@ -73,15 +73,13 @@ struct UsualShared {
 template <class T, int kWindows, int kPairs, bool kHalf>
 struct Visitor {
   static constexpr auto kTokens = static_cast<int>(kGroup);
+  static constexpr VisitTuning kTuning = visit_tuning(kWindows, kPairs);
+  static constexpr bool kWide = kTuning.wide;
   // Tokens whose chains are joined at once, and those whose columns of x are under way.
   static constexpr int kJoined = kTeam / kWindows;
-  // (An element of FP16 comes alone and takes a register until it has its neighbour.)
-  static constexpr bool kAlone = std::is_same_v<T, float16_t>;
-  static constexpr int kMostLoaded = (kAlone ? 16 : 32) / kPairs;
-  static constexpr int kFit = kWindows * kPairs > 32 ? 1 : kMostLoaded;
-  static constexpr int kLoaded = kJoined < kFit ? kJoined : kFit;
-  // In FP32 dy takes 64 registers at most.
-  static constexpr bool kWide = kWindows * kPairs <= 32;
+  static constexpr int kLoaded =
+      std::is_same_v<T, float16_t> ? kTuning.tokens_f16 : kTuning.tokens_bf16;
+  static_assert(kJoined % kLoaded == 0);
 
   const Task& task;
   int lane;
@@ -257,7 +255,7 @@ __device__ void visit_chunk(const Task& task, UsualShared& shared, const float* 
 }
 
 template <class T, int kWindows, int kPairs, bool kHalf>
-__global__ void __launch_bounds__(kCudaTuning.most_teams* kTeam, 1)
+__global__ void __launch_bounds__(visit_tuning(kWindows, kPairs).most_teams* kTeam, 1)
     visit_usual(const __grid_constant__ Task task) {
   __shared__ UsualShared shared;
   for (int64_t block = cuda::block_index(); block < task.plan.visit_blocks;

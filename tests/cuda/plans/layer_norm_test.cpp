@@ -31,7 +31,7 @@ void expect_held(int64_t rows, int64_t cols) {
   EXPECT_GT(plan.blocks, 0) << name;
   switch (plan.kind) {
     case RowKind::kHeld:
-      EXPECT_GE(plan.held * kWarp, cols) << name;
+      EXPECT_GE(kGpu.held[plan.held].elements * kWarp, cols) << name;
       EXPECT_LE((plan.blocks - 1) * warps, rows - 1) << name;
       break;
     case RowKind::kWarp:

@@ -54,7 +54,11 @@ void expect_plan(const Case& shape, bool pairs_fit) {
   }
   EXPECT_EQ(plan.shared_weights, shape.window <= kCudaTuning.shared_window) << name;
   EXPECT_GE(plan.segments * kSegment, shape.width) << name;
-  if (plan.windows == 0) return;
+  if (plan.windows == 0) {
+    EXPECT_EQ(plan.teams, kGroup) << name;
+    return;
+  }
+  EXPECT_LE(plan.teams, visit_tuning(plan.windows, plan.pairs).most_teams) << name;
   EXPECT_TRUE(pairs_fit) << name;
   EXPECT_GE(plan.windows, plan.most_windows) << name;
   EXPECT_GE(plan.pairs * kPairColumns, std::min(shape.width, kSegment)) << name;

@@ -131,7 +131,7 @@ class Bench(unittest.TestCase):
         if done.returncode == 0:  # there is a GPU
             self.assertEqual(table.read(self.csv)[1][0]["target"], "cuda")
         else:
-            self.assertIn("nothing was measured", done.stderr)
+            self.assertIn("nothing was run on the CPU", done.stderr)
             self.assertFalse(os.path.exists(self.csv))
 
     def test_a_table_without_rows_is_no_picture(self):

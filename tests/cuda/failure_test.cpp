@@ -8,12 +8,14 @@
 #include <atomic>
 #include <chrono>
 #include <functional>
+#include <memory>
 #include <string>
 #include <thread>
 #include <utility>
 #include <vector>
 
 #include "aclnnop/aclnn_grouped_bias_add_grad.h"
+#include "aclnnop/aclnn_layer_norm_backward.h"
 #include "faults.h"
 #include "kernels/cuda/launch.cuh"
 #include "runtime/services.h"
@@ -79,6 +81,10 @@ class CudaFailure : public testing::Test {
     EXPECT_EQ(aclrtMalloc(&memory, bytes, ACL_MEM_MALLOC_HUGE_FIRST), 0) << take_message();
     return memory;
   }
+
+  using PhaseOne = std::function<aclnnStatus(uint64_t*, aclOpExecutor**)>;
+  void expect_calls_may_fail(const std::string& name, const std::function<PhaseOne()>& make,
+                             Execute phase_two);
 
   aclrtStream stream_ = nullptr;
 };
@@ -265,6 +271,31 @@ TEST_F(CudaFailure, LessUsualFailuresStickToo) {
   }
 }
 
+// CUDA runs a host function to its end before it resets a device, and a host function may ask for
+// what a reset holds.
+TEST_F(CudaFailure, AResetWaitsForAHostFunction) {
+  static struct { std::atomic<bool> entered{false}, let_go{false}; } state;
+  class Slow final : public Work {
+   public:
+    void run(DataErrors&) noexcept override {
+      state.entered = true;
+      while (!state.let_go) std::this_thread::yield();
+    }
+  };
+  aclrtStream healthy = nullptr;
+  ASSERT_EQ(aclrtCreateStream(&healthy), 0);
+  ASSERT_EQ(aclgrad_enqueue("aclnnTest", healthy, new Slow, nullptr), 0);
+  while (!state.entered) std::this_thread::yield();
+  fail_device();
+  std::thread later([] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(200));
+    state.let_go = true;
+  });
+  reset_device();
+  later.join();
+  EXPECT_EQ(aclrtDestroyStream(stream_), 0);
+}
+
 // CUDA gives the addresses of what a reset took to what is allocated next.
 TEST_F(CudaFailure, WhatAResetTookIsDead) {
   void* const lost = allocate(4096);
@@ -366,30 +397,19 @@ TEST_F(CudaFailure, ARefusedLaunchLeavesNoLastError) {
 
 // Every call of CUDA that an operator makes fails once: phase two answers what the contract has for
 // that, in the name of the operator, and afterwards the operator runs.
-TEST_F(CudaFailure, EveryCallOfAnOperatorMayFail) {
-  const auto run_it = [&](const Tensor& dy, const Tensor& ends, const Tensor& out) {
-    return run(
-        [&](uint64_t* size, aclOpExecutor** executor) {
-          return aclnnGroupedBiasAddGradGetWorkspaceSize(dy.handle(), ends.handle(), out.handle(),
-                                                         size, executor);
-        },
-        aclnnGroupedBiasAddGrad, stream_);
-  };
+void CudaFailure::expect_calls_may_fail(const std::string& name,
+                                        const std::function<PhaseOne()>& make, Execute phase_two) {
   for (const cudaError_t error : {cudaErrorMemoryAllocation, cudaErrorIllegalAddress}) {
     bool called = true;
     for (int call = 1; call < 100 && called; ++call) {
       SCOPED_TRACE(testing::Message() << "error " << error << " at call " << call);
-      Tensor dy({9000, 24}, ACL_FLOAT), ends({2}, ACL_INT64), out({2, 24}, ACL_FLOAT);
-      ends.fill({4000.0, 9000.0});
-      dy.fill_normal(1, 0.0, 1.0);
+      const PhaseOne phase_one = make();
       uint64_t size = 0;
       aclOpExecutor* executor = nullptr;
-      ASSERT_EQ(aclnnGroupedBiasAddGradGetWorkspaceSize(dy.handle(), ends.handle(), out.handle(),
-                                                        &size, &executor),
-                0);
+      ASSERT_EQ(phase_one(&size, &executor), 0) << take_message();
       void* const workspace = allocate(size);
       emulated::fail_call(call, error);
-      const aclnnStatus status = aclnnGroupedBiasAddGrad(workspace, size, executor, stream_);
+      const aclnnStatus status = phase_two(workspace, size, executor, stream_);
       called = emulated::call_failed();
       emulated::fail_call(0, cudaSuccess);
       if (!called) {
@@ -398,20 +418,60 @@ TEST_F(CudaFailure, EveryCallOfAnOperatorMayFail) {
         EXPECT_TRUE(status == 207001 || status == 361001) << status;
       } else {
         EXPECT_EQ(status, 361001);
-        expect_cause("aclnnGroupedBiasAddGrad");
+        expect_cause(name);
       }
       take_message();
       const bool failed = called && error == cudaErrorIllegalAddress;
       EXPECT_EQ(aclrtSynchronizeStream(stream_), failed ? 507015 : 0);
       take_message();
-      if (failed) reset_device();
-      if (!failed) {
-        EXPECT_TRUE(run_it(dy, ends, out).ok());
+      if (failed) {
+        reset_device();
+      } else {
+        EXPECT_TRUE(run(phase_one, phase_two, stream_).ok());
       }
       EXPECT_EQ(aclrtFree(workspace), 0);
     }
     EXPECT_FALSE(called);
   }
+}
+
+TEST_F(CudaFailure, EveryCallOfAnOperatorMayFail) {
+  const auto make = []() -> PhaseOne {
+    const auto dy = std::make_shared<Tensor>(Dims{9000, 24}, ACL_FLOAT);
+    const auto ends = std::make_shared<Tensor>(Dims{2}, ACL_INT64);
+    const auto out = std::make_shared<Tensor>(Dims{2, 24}, ACL_FLOAT);
+    ends->fill({4000.0, 9000.0});
+    dy->fill_normal(1, 0.0, 1.0);
+    return [=](uint64_t* size, aclOpExecutor** executor) {
+      return aclnnGroupedBiasAddGradGetWorkspaceSize(dy->handle(), ends->handle(), out->handle(),
+                                                     size, executor);
+    };
+  };
+  expect_calls_may_fail("aclnnGroupedBiasAddGrad", make, aclnnGroupedBiasAddGrad);
+  EXPECT_EQ(aclrtDestroyStream(stream_), 0);
+}
+
+// Its rows lie in more shared memory than a kernel may have unasked.
+TEST_F(CudaFailure, EveryCallForALargeKernelMayFail) {
+  const auto make = []() -> PhaseOne {
+    const auto operand = [](Dims dims) {
+      const auto tensor = std::make_shared<Tensor>(std::move(dims), ACL_FLOAT);
+      tensor->fill_normal(1, 1.0, 0.1);
+      return tensor;
+    };
+    const auto dy = operand({4, 8192}), x = operand({4, 8192}), gamma = operand({8192});
+    const auto mean = operand({4, 1}), rstd = operand({4, 1});
+    const auto dx = operand({4, 8192}), dgamma = operand({8192}), dbeta = operand({8192});
+    return [=](uint64_t* size, aclOpExecutor** executor) {
+      const IntArray normalized({8192});
+      const BoolArray mask({true, true, true});
+      return aclnnLayerNormBackwardGetWorkspaceSize(
+          dy->handle(), x->handle(), normalized.handle(), mean->handle(), rstd->handle(),
+          gamma->handle(), gamma->handle(), mask.handle(), dx->handle(), dgamma->handle(),
+          dbeta->handle(), size, executor);
+    };
+  };
+  expect_calls_may_fail("aclnnLayerNormBackward", make, aclnnLayerNormBackward);
   EXPECT_EQ(aclrtDestroyStream(stream_), 0);
 }
 

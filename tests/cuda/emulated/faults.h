@@ -7,8 +7,8 @@
 
 namespace emulated {
 
-// The call number `call` from now on, of those that allocate, make or hand something over, answers
-// `error`, which sticks if it is one of a kernel's. 0: none does.
+// The call number `call` from now on, of those that allocate, make or hand something over or look
+// at a kernel, answers `error`, which sticks if it is one of a kernel's. 0: none does.
 [[gnu::visibility("default")]] void fail_call(int call, cudaError_t error);
 // So do the calls behind it, `count` of them together.
 [[gnu::visibility("default")]] void fail_calls(int call, int count, cudaError_t error);

@@ -445,6 +445,7 @@ cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int dev
   return cudaErrorInvalidValue;
 }
 cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* out, const void* kernel) {
+  if (const cudaError_t error = answer_first(); error != cudaSuccess) return error;
   SharedSizes& sizes = shared_sizes();
   const std::lock_guard lock(sizes.mutex);
   const auto found = sizes.of.find(kernel);
@@ -453,6 +454,7 @@ cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* out, const void* kernel) {
   return cudaSuccess;
 }
 cudaError_t cudaFuncSetAttribute(const void* kernel, cudaFuncAttribute attribute, int value) {
+  if (const cudaError_t error = answer_first(); error != cudaSuccess) return error;
   if (attribute != cudaFuncAttributeMaxDynamicSharedMemorySize || value < 0 ||
       static_cast<size_t>(value) > kMostShared) {
     return noted(cudaErrorInvalidValue);

@@ -50,6 +50,8 @@ test:
 	scripts/oracle.sh $(ORACLE)
 	cmake --preset dev -DACLGRAD_ORACLE=$(ORACLE) -DACLGRAD_CUDA=$(CUDA)
 	cmake --build --preset dev
+	@# Where ACLGRAD_DEVICE is cuda, and no GPU can be used, the tests would serve the CPU and pass.
+	build/dev/bench/aclgrad_bench --list >/dev/null
 	ctest --preset dev
 
 gpu:

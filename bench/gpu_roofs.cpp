@@ -16,8 +16,10 @@ namespace {
 // Three times the L2 cache, and never less than this: what lies between is no use to anybody.
 constexpr int64_t kLeastBytes = int64_t{256} << 20;
 
-// Turns of one measurement: each of another part of the memory.
-constexpr int kTurns = 8;
+// Turns of one measurement, each of another part of the memory: as many as an operator has, for the
+// first one waits longest for its kernel.
+constexpr double kTurnSeconds = 0.02;
+constexpr int kMostTurns = 1000;
 
 using Launcher = std::function<CudaAnswer(const CudaQueue&)>;
 
@@ -89,7 +91,10 @@ class GpuRoofs final : public Roofs {
       next_ = next_ + 1 == copies_ ? 0 : next_ + 1;
       stream_.launch([=](const CudaQueue& queue) { return launch(from, queue); });
     };
-    return clock_.seconds_of(turn, kTurns) * part_;
+    const double one = std::max(clock_.seconds_of(turn, 1), 1e-7);
+    return clock_.seconds_of(turn,
+                             std::clamp(static_cast<int>(kTurnSeconds / one), 1, kMostTurns)) *
+           part_;
   }
 
   int64_t bytes_;

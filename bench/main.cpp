@@ -170,9 +170,9 @@ void check_device() {
   throw std::runtime_error(
       config::kHasCuda
           ? "ACLGRAD_DEVICE is cuda, and no GPU can be used: there is none, or no driver that is "
-            "new enough; nothing was measured"
+            "new enough; nothing was run on the CPU in its place"
           : "ACLGRAD_DEVICE is cuda, and this build has no CUDA: it was made without nvcc "
-            "(ACLGRAD_CUDA); nothing was measured");
+            "(ACLGRAD_CUDA); nothing was run on the CPU in its place");
 }
 
 // False: some problem could not be measured; the others were.

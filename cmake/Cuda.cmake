@@ -20,9 +20,12 @@ set(ACLGRAD_LEAST_NVCC 12.8)
 # Sets CMAKE_CUDA_COMPILER; where it is of no use, `reason` to why, in words.
 function(find_usable_nvcc reason)
   include(CheckLanguage)
+  if(NOT CMAKE_CUDA_COMPILER)
+    unset(CMAKE_CUDA_COMPILER CACHE)  # it may have been installed since it was looked for
+  endif()
   check_language(CUDA)
   if(NOT CMAKE_CUDA_COMPILER)
-    set(${reason} "there is no nvcc that works" PARENT_SCOPE)
+    set(${reason} "there is no nvcc that works (in PATH, or as CUDACXX names it)" PARENT_SCOPE)
     return()
   endif()
   # Asked before the language is enabled: CMake ends where a compiler does not know an architecture.
@@ -64,7 +67,8 @@ elseif(NOT ACLGRAD_CUDA STREQUAL "OFF")
     message(STATUS "CUDA ${CMAKE_CUDA_COMPILER_VERSION}: kernels for ${ACLGRAD_CUDA_ARCHITECTURES}")
   elseif(ACLGRAD_CUDA STREQUAL "ON")
     message(FATAL_ERROR "ACLGRAD_CUDA is ON, and ${no_cuda}; expected nvcc ${ACLGRAD_LEAST_NVCC} or "
-      "newer, packages cuda-nvcc and cuda-cudart-dev of NVIDIA's repository")
+      "newer: packages such as cuda-nvcc-13-0 and cuda-cudart-dev-13-0 of NVIDIA's repository, and "
+      "/usr/local/cuda/bin in PATH")
   else()
     message(STATUS "No CUDA in the libraries: ${no_cuda} (ACLGRAD_CUDA=OFF does not look for it)")
   endif()

@@ -132,14 +132,15 @@ streams() {
 
 # Few and small problems for every rule of a kernel.
 quick='*DocumentedExample*:*SmallExample*:*EveryStridedView*:*InPlace*:*BothVersions*:*DataErrors*:*BadIndex*'
+quick+=':*FullyMaskedRows*:*NanInfAndSubnormals*:*BlocksOfManyVisits*:*EveryMask*:*LongListsDoNotWait*'
 under() {
   local program
   if ! command -v compute-sanitizer >/dev/null; then
-    echo "$1: compute-sanitizer is not installed" >&2
+    echo "$1: compute-sanitizer is not in PATH (a package such as cuda-sanitizer-13-0; /usr/local/cuda/bin)" >&2
     status=1
     return
   fi
-  for program in $(programs | grep /src/ops/); do
+  for program in $(programs | grep -e /src/ops/ -e /cuda_device_test); do
     step "$1.$(basename "$program")" compute-sanitizer --tool "$1" --error-exitcode 9 "$program" \
       --gtest_filter="$quick" --gtest_brief=1
   done
@@ -156,6 +157,10 @@ bench() {
       --csv "$folder/tables/${problem//\//_}.csv" "$problem"
   done
   tables=("$folder"/tables/*.csv)
+  if [[ ! -e ${tables[0]} ]]; then
+    echo "no problem begins with '$only', or none could be measured: no table"
+    return
+  fi
   for table in "${tables[@]}"; do
     if ((first)); then cat "$table"; else tail -n +3 "$table"; fi
     first=0

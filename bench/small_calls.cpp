@@ -24,6 +24,7 @@ constexpr int kQueued = 1000;  // calls queued without waiting
 constexpr int kQueues = 21;    // queues of so many; the median counts
 constexpr int kIdleTurns = 9;  // first calls after an idle time
 constexpr auto kIdle = std::chrono::milliseconds(100);
+constexpr auto kWarmUp = std::chrono::milliseconds(30);
 constexpr size_t kLiveAllocations = 1000;
 
 const std::vector<std::string> kProblems = {
@@ -32,7 +33,9 @@ const std::vector<std::string> kProblems = {
     "nsa_compress_grad/bf16/32x1x64-l32-d16"};
 
 double median_microseconds(const std::function<void()>& call) {
-  for (int i = 0; i < kBatch; ++i) call();
+  // After an idle time a core takes some milliseconds to come to its speed.
+  const auto warm = Clock::now() + kWarmUp;
+  while (Clock::now() < warm) call();
   std::vector<double> seconds;
   seconds.reserve(kBatches);
   for (int i = 0; i < kBatches; ++i) seconds.push_back(seconds_of(call, kBatch));

@@ -9,7 +9,7 @@ set(ACLGRAD_OPERATOR_ROLES
   README.md problem.h problem.cpp api.cpp tree.h cpu.cpp reference.h cases.h test.cpp bench.cpp)
 
 # A part of the operator's tests once more: threads and blocks of kernels in the other order, so that
-# a barrier that is missing shows, and three blocks to a grid, so that each takes several turns.
+# many a barrier that is missing shows, and three blocks to a grid, so that each takes several turns.
 function(add_emulated_order_test name)
   if(ACLGRAD_CUDA STREQUAL "EMULATED")
     register_test(${name}_order_test ${CMAKE_COMMAND} -E env

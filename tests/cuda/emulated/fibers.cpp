@@ -187,13 +187,21 @@ class Block {
     at_barrier_ = 0;
   }
 
+  // A warp goes as far as it gets before the next one does.
   bool run_ready_ones() {
     bool any = false;
-    for (unsigned place = 0; place < count_ && error_.empty(); ++place) {
-      const unsigned i = backward() ? count_ - 1 - place : place;
-      if (fibers_[i]->state != State::kReady) continue;
-      any = true;
-      enter(i);
+    const unsigned warps = (count_ + kWarp - 1) / kWarp;
+    for (unsigned turn = 0; turn < warps && error_.empty(); ++turn) {
+      const unsigned warp = backward() ? warps - 1 - turn : turn;
+      for (bool more = true; more && error_.empty();) {
+        more = false;
+        for (unsigned place = 0; place < kWarp && error_.empty(); ++place) {
+          const unsigned i = warp * kWarp + (backward() ? kWarp - 1 - place : place);
+          if (i >= count_ || fibers_[i]->state != State::kReady) continue;
+          any = more = true;
+          enter(i);
+        }
+      }
     }
     return any;
   }

@@ -22,8 +22,10 @@ using Clock = std::chrono::steady_clock;
 // The idle threads of a rival's pool may spin for a while after its turn.
 constexpr auto kSettle = std::chrono::milliseconds(5);
 
-// Of the most that was seen. A clock that changes with temperature and load stays above.
+// Of the most that was seen, which is forgotten little by little: a clock that has become slower
+// for good is the usual one after 7 seconds of looks.
 constexpr double kCalmFlops = 0.85;
+constexpr double kForgotten = 0.0005;
 constexpr auto kCalmPause = std::chrono::milliseconds(20);
 
 // Of a small problem: so many of 24 KiB leave the caches; more would only take longer to fill.
@@ -191,7 +193,7 @@ void Subject::wait() { require(aclrtSynchronizeStream(stream_), "aclrtSynchroniz
 
 bool Calm::now() {
   const double flops = flops_now();
-  best_flops_ = std::max(best_flops_, flops);
+  best_flops_ = std::max(best_flops_ * (1 - kForgotten), flops);
   return flops >= kCalmFlops * best_flops_;
 }
 

@@ -9,7 +9,11 @@ shift
 if [[ $# -eq 0 ]]; then
   # Rivals are compiled by scripts/rivals.sh, against what may not be installed.
   mapfile -t files < <(git ls-files 'src/*.cpp' 'tests/*.cpp' 'bench/*.cpp' ':!bench/rivals')
-  set -- "${files[@]}"
+  # What this build leaves out (emulated devices) has no compile command.
+  set --
+  for file in "${files[@]}"; do
+    grep -qF "$PWD/$file" "$folder/compile_commands.json" && set -- "$@" "$file"
+  done
 fi
 printf '%s\0' "$@" |
   xargs -0 -n 1 -P "$(nproc)" clang-tidy-14 --quiet -p "$folder" --warnings-as-errors='*' \

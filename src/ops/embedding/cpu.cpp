@@ -42,7 +42,7 @@ constexpr size_t kLongRow = 256;
 // Bytes from which shorter rows go to y from registers (CarryWriter). Sixteen-bit elements take
 // twice the shuffles (the same core: bf16 757576x757576x33 8.6 ms so, 7.6 through the stage;
 // 196850x196850x127 4.6 and 5.6; f32 198413x198413x63 4.4 and 5.1).
-constexpr size_t kLeastCarried = 64, kLeastCarriedHalves = 128;
+[[maybe_unused]] constexpr size_t kLeastCarried = 64, kLeastCarriedHalves = 128;
 
 // Of the stage of the shortest rows.
 constexpr size_t kStageBytes = size_t{16} << 10;

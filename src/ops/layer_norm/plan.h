@@ -81,7 +81,7 @@ inline cuda::Geometry gpu_geometry(int64_t pieces, int64_t of_block) {
 // Of a warp for each row, and of a thread for each number.
 inline cuda::Geometry plan_warps(int64_t rows) { return gpu_geometry(rows, kGpu.warps); }
 inline cuda::Geometry plan_threads(int64_t numbers) {
-  return gpu_geometry(numbers, kGpu.warps * cuda::kWarpLanes);
+  return gpu_geometry(numbers, int64_t{kGpu.warps} * cuda::kWarpLanes);
 }
 
 // What a row is normalised with.

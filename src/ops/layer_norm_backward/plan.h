@@ -127,7 +127,7 @@ inline bool fit_stage(StagedPlan& plan, int64_t cols, int64_t element, int64_t s
                       int64_t most) {
   plan.slots = slots;
   for (plan.stage_rows = static_cast<int>(kRowBlock); plan.stage_rows > 0; plan.stage_rows /= 2) {
-    const int64_t stage = plan.rows() * 2 * cols * element;
+    const int64_t stage = 2 * cols * element * plan.rows();
     if (stage * slots > shared) continue;
     if (plan.stage_rows > 1 && (stage > most || plan.rows() > plan.threads)) continue;
     plan.shared = SharedLayout(plan, static_cast<int>(cols), static_cast<int>(element)).bytes;
@@ -140,7 +140,8 @@ inline void choose_threads(StagedPlan& plan, int64_t row_accesses, int threads) 
   constexpr int64_t kWarp = 32;
   const int64_t blocks = plan.unit_rows / kRowBlock;
   plan.accesses = 1;
-  while (plan.accesses * (plan.accesses == 1 ? threads : kStaged.most_threads) < row_accesses) {
+  while (int64_t{plan.accesses} * (plan.accesses == 1 ? threads : kStaged.most_threads) <
+         row_accesses) {
     plan.accesses *= 2;
   }
   plan.groups = 1;

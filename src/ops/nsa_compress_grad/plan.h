@@ -123,7 +123,7 @@ inline CudaPlan plan_cuda(const Problem& problem, const Plan& plan, bool pairs_f
     out.convert = launch(ceil_div(problem.heads * problem.window, kCudaTuning.convert_threads),
                          kCudaTuning.convert_threads);
   }
-  out.visit = launch(out.visit_blocks, out.teams * kTeam);
+  out.visit = launch(out.visit_blocks, int64_t{out.teams} * kTeam);
   out.join = launch(out.join_blocks + out.gap_blocks, kCudaTuning.join_slabs * kGroup);
   return out;
 }

@@ -45,7 +45,7 @@ Status CudaStream::call(const char* function, Work& work) {
   const Status status = device_.answer(function, cudaLaunchHostFunc(stream_, run, call.get()));
   if (status == kOk) {
     current_->called = true;
-    call.release();
+    static_cast<void>(call.release());  // it is the function's now
   }
   return status;
 }

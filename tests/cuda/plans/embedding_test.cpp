@@ -22,7 +22,8 @@ void expect_plan(int64_t rows, int64_t units) {
   for (int64_t part = units < kFewUnits ? 0 : plan.parts - 1; part < plan.parts; ++part) {
     for (int lane = 0; lane < plan.threads_of_row; ++lane) {
       for (int i = 0; i < kTuning.accesses; ++i) {
-        const int64_t unit = first_unit(part, plan.threads_of_row, lane) + i * plan.threads_of_row;
+        const int64_t unit =
+            first_unit(part, plan.threads_of_row, lane) + int64_t{i} * plan.threads_of_row;
         if (unit >= units) continue;
         last = std::max(last, unit);
         if (units < kFewUnits) row.take(unit);

@@ -17,7 +17,6 @@ namespace aclgrad::test {
 namespace {
 
 using cuda::CopyKind;
-using cuda::CopyLoop;
 using cuda::CopyPlan;
 using cuda::Divisor;
 

@@ -166,22 +166,18 @@ HWY_INLINE F32x16 keep_first(const F32x16& a, size_t count) {
   });
 }
 
-// Loads of sixteen elements, any alignment.
-HWY_INLINE VecF32 load_part(const float* p) { return hn::LoadU(TagF32(), p); }
-
-HWY_INLINE VecF32 load_part(const bfloat16_t* p) {
-  const VecU32 wide =
-      hn::PromoteTo(TagU32(), hn::LoadU(TagU16(), reinterpret_cast<const uint16_t*>(p)));
-  return hn::BitCast(TagF32(), hn::ShiftLeft<16>(wide));
+// Numbers of sixteen bits as FP32, exactly.
+using VecU16 = hn::Vec<TagU16>;
+HWY_INLINE VecF32 widened(VecU16 bits, bfloat16_t) {
+  return hn::BitCast(TagF32(), hn::ShiftLeft<16>(hn::PromoteTo(TagU32(), bits)));
 }
 
-ACLGRAD_ONE_INSTRUCTION VecF32 load_part(const float16_t* p) {
+ACLGRAD_ONE_INSTRUCTION VecF32 widened(VecU16 bits, float16_t) {
 #if HWY_NATIVE_FMA && (HWY_ARCH_X86 || HWY_ARCH_ARM_A64)  // F16C and NEON convert exactly
-  const hn::Rebind<hwy::float16_t, TagF32> d16;
-  return hn::PromoteTo(TagF32(), hn::LoadU(d16, reinterpret_cast<const hwy::float16_t*>(p)));
+  return hn::PromoteTo(TagF32(), hn::BitCast(hn::Rebind<hwy::float16_t, TagF32>(), bits));
 #else
   const TagU32 du;
-  const VecU32 h = hn::PromoteTo(du, hn::LoadU(TagU16(), reinterpret_cast<const uint16_t*>(p)));
+  const VecU32 h = hn::PromoteTo(du, bits);
   const VecU32 sign = hn::ShiftLeft<16>(hn::And(h, hn::Set(du, 0x8000u)));
   const VecU32 magnitude = hn::ShiftLeft<13>(hn::And(h, hn::Set(du, 0x7FFFu)));
   const VecU32 rebias = hn::Set(du, 112u << 23);
@@ -195,12 +191,18 @@ ACLGRAD_ONE_INSTRUCTION VecF32 load_part(const float16_t* p) {
   const auto signed_magnitude = hn::BitCast(di, magnitude);
   const auto is_special = hn::RebindMask(du, hn::Gt(signed_magnitude, hn::Set(di, 0x0F7FFFFF)));
   const auto is_subnormal = hn::RebindMask(du, hn::Lt(signed_magnitude, hn::Set(di, 0x00800000)));
-  const VecU32 bits =
+  const VecU32 unsigned_bits =
       hn::IfThenElse(is_special, special, hn::IfThenElse(is_subnormal, subnormal, normal));
-  return hn::BitCast(TagF32(), hn::Or(bits, sign));
+  return hn::BitCast(TagF32(), hn::Or(unsigned_bits, sign));
 #endif
 }
 
+// Loads of sixteen elements, any alignment.
+HWY_INLINE VecF32 load_part(const float* p) { return hn::LoadU(TagF32(), p); }
+template <class T>
+HWY_INLINE VecF32 load_part(const T* p) {
+  return widened(hn::LoadU(TagU16(), reinterpret_cast<const uint16_t*>(p)), T());
+}
 template <class T>
 HWY_INLINE F32x16 load16(const T* p) {
   return each_part([&](size_t i) HWY_ATTR { return load_part(p + i * kPartLanes); });
@@ -245,15 +247,17 @@ HWY_INLINE F32x16 load_first(const T* p, size_t count) {
       return hn::MaskedLoad(hn::FirstN(TagF32(), here), TagF32(), p + begin);
     });
   } else {
-    alignas(64) T buffer[kLanes];
     const auto* bits = reinterpret_cast<const uint16_t*>(p);
+    F32x16 out;
 #if HWY_TARGET == HWY_AVX2
-    hn::Store(load_pairs_first(bits, count), TagU32(), reinterpret_cast<uint32_t*>(buffer));
+    const auto both =
+        hn::BitCast(hn::Repartition<uint16_t, TagU32>(), load_pairs_first(bits, count));
+    out.part[0] = widened(hn::LowerHalf(both), T());
+    out.part[1] = widened(hn::UpperHalf(TagU16(), both), T());
 #else
-    hn::Store(hn::MaskedLoad(hn::FirstN(TagU16(), count), TagU16(), bits), TagU16(),
-              reinterpret_cast<uint16_t*>(buffer));
+    out.part[0] = widened(hn::MaskedLoad(hn::FirstN(TagU16(), count), TagU16(), bits), T());
 #endif
-    return load16(buffer);
+    return out;
   }
 #else
   if (count >= kLanes) return load16(p);

@@ -15,6 +15,7 @@
 #include "kernels/cpu/cache.h"
 #include "kernels/cpu/lanes-inl.h"
 #include "kernels/cpu/sums-inl.h"
+#include "ops/grouped_bias_add_grad/row_sums-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace aclgrad::grouped_bias_add_grad {
@@ -22,9 +23,6 @@ namespace HWY_NAMESPACE {
 namespace {
 
 using namespace aclgrad::HWY_NAMESPACE;
-
-constexpr auto kVector = static_cast<int64_t>(kLanes);
-constexpr auto kChainRows = static_cast<int64_t>(kChain);
 
 // Vectors taken together down the rows of a chain: with two, a row's part is whole cache lines, and
 // two chains hide the latency of the addition. Four read no faster (Zen 4).
@@ -43,15 +41,6 @@ struct Chain {
   size_t next_count;  // rows to fetch, each `next_step` elements behind its fellow here
   int64_t next_step;
 };
-
-// Fetches the part of a later row that N vectors will need. Into L2 only: fetching into L1 takes
-// the same buffers as the loads (two thirds of the speed, Zen 4).
-template <size_t N, class T>
-HWY_INLINE void fetch(const T* from) {
-  for (size_t at = 0; at < N * kLanes * sizeof(T); at += kLineBytes) {
-    __builtin_prefetch(reinterpret_cast<const char*>(from) + at, 0, 2);
-  }
-}
 
 // Adds columns [col, col + 16 N) of a chain to totals.
 template <size_t N, class T>
@@ -72,6 +61,15 @@ HWY_INLINE void add_strip(const Chain<T>& chain, int64_t col, double* totals) {
 template <class T>
 HWY_INLINE void add_chain(const Chain<T>& chain, int64_t begin, int64_t end, double* totals) {
   constexpr int64_t kStrip = static_cast<int64_t>(kStripVectors) * kVector;
+  const int64_t cols = end - begin;
+  if (cols >= kVector && cols * static_cast<int64_t>(sizeof(T)) <= kShortBytes) {
+    const int64_t step = chain.count > 1 ? chain.row[1] - chain.row[0] : cols;
+    const auto row = [&](int64_t i) { return chain.row[i] + begin; };
+    const auto put = [&](int64_t place, int64_t, const F32x16& sum)
+                         HWY_ATTR { add_to(totals + place, sum); };
+    return sum_by_rows<kRowsAtOnce<T>, T>(static_cast<int64_t>(chain.count), cols,
+                                          rows_ahead<T>(step == cols, step), row, put);
+  }
   int64_t col = begin;
   for (; col + kStrip <= end; col += kStrip) {
     add_strip<kStripVectors>(chain, col, totals + (col - begin));
@@ -96,10 +94,12 @@ void look_ahead(Chain<T>& chain, int64_t left, int64_t width) {
   chain.next_count = fits ? static_cast<size_t>(std::clamp(left, int64_t{0}, kChainRows)) : 0;
 }
 
-// Adds columns [begin, end) of `rows` rows, `stride` elements apart, to totals.
+// Adds columns [begin, end) of `rows` rows, `stride` elements apart, to totals. `behind`: how many
+// more rows follow in memory, of whatever group: [1000, 17, 2880] in FP32 took 1.1 times as long
+// where the rows of the next one were not fetched.
 template <class T>
-void add_rows(const T* first, int64_t stride, int64_t rows, int64_t begin, int64_t end,
-              double* totals) {
+void add_rows(const T* first, int64_t stride, int64_t rows, int64_t behind, int64_t begin,
+              int64_t end, double* totals) {
   Chain<T> chain;
   chain.next_step = kChainRows * stride;
   for (int64_t row = 0; row < rows; row += kChainRows) {
@@ -107,7 +107,7 @@ void add_rows(const T* first, int64_t stride, int64_t rows, int64_t begin, int64
     for (size_t i = 0; i < chain.count; ++i) {
       chain.row[i] = first + (row + static_cast<int64_t>(i)) * stride;
     }
-    look_ahead(chain, rows - row - kChainRows, end - begin);
+    look_ahead(chain, rows + behind - row - kChainRows, end - begin);
     add_chain(chain, begin, end, totals);
   }
 }

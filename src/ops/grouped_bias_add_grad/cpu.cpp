@@ -22,6 +22,7 @@
 #include "kernels/cpu/lanes-inl.h"
 #include "kernels/cpu/stage-inl.h"
 #include "kernels/cpu/sums-inl.h"
+#include "ops/grouped_bias_add_grad/blocks-inl.h"
 #include "ops/grouped_bias_add_grad/chains-inl.h"
 #include "ops/grouped_bias_add_grad/narrow_groups-inl.h"
 
@@ -75,110 +76,9 @@ namespace aclgrad::grouped_bias_add_grad {
 namespace HWY_NAMESPACE {
 namespace {
 
-// Columns whose FP64 totals a block holds at a time: half of a small L1, and long enough stretches
-// of each row.
-constexpr int64_t kPanel = 4096;
-
 // Totals of a block whose rows are folded: padding its rows to vectors at most doubles a 16-bit
 // wide row.
 constexpr size_t kFoldedTotals = kWideRowBytes;
-
-// Rounds totals once and writes them.
-template <class T>
-void write_totals(const Job& job, const double* totals, int64_t count, T* out) {
-  alignas(64) float rounded[kLanes] = {};
-  for (int64_t begin = 0; begin < count; begin += kVector) {
-    const auto lanes = static_cast<size_t>(std::min(kVector, count - begin));
-    for (size_t i = 0; i < lanes; ++i)
-      rounded[i] = static_cast<float>(totals[begin + static_cast<int64_t>(i)]);
-    put_sum(load16(rounded), out + begin, lanes, job.streaming);
-  }
-}
-
-// Where the totals of a block go.
-template <class T>
-struct Block {
-  const T* first;   // row 0 of the block
-  int64_t rows;     // may be 0
-  T* out;           // the group's row of dbias
-  bool staged;      // or where it waits in the stage
-  double* partial;  // the block's row of totals; null: the group has no other block
-  int64_t fold;     // rows of a wide row
-};
-
-template <class T>
-bool is_one_chain(const Block<T>& block) {
-  return block.rows <= kChainRows && block.partial == nullptr;
-}
-
-template <class T>
-void finish(const Job& job, const Block<T>& block, const double* totals, int64_t begin,
-            int64_t end) {
-  if (block.partial == nullptr) {
-    write_totals(job, totals, end - begin, block.out + begin);
-  } else {
-    std::copy(totals, totals + (end - begin), block.partial + begin);
-  }
-}
-
-// A block of one chain: its FP32 sums are the group's, and need no totals.
-template <class T>
-void write_chain(const Job& job, const Block<T>& block, int64_t begin, int64_t end) {
-  const bool streaming = job.streaming && !block.staged;
-  const int64_t stride = job.problem.row_stride();
-  for (int64_t col = begin; col < end; col += kVector) {
-    const int64_t from = std::min(col, end - kVector);
-    F32x16 sum = zero16();  // so that a sum of nothing but -0 is +0
-    for (int64_t row = 0; row < block.rows; ++row) {
-      sum = add(sum, load16(block.first + row * stride + from));
-    }
-    put_sum(sum, block.out + from, kLanes, streaming);
-  }
-}
-
-// The sum of `rows` rows in columns from `from` on, as many as there are lanes, or `lanes` of them.
-// `whole`: rows of which sixteen elements may be read.
-template <class T>
-HWY_INLINE F32x16 sum_chain(const T* from, int64_t stride, int64_t whole, int64_t rows,
-                            size_t lanes) {
-  F32x16 sum = zero16();  // so that a sum of nothing but -0 is +0
-  for (int64_t i = 0; i < whole; ++i) sum = add(sum, load16(from + i * stride));
-  for (int64_t i = whole; i < rows; ++i) sum = add(sum, load_first(from + i * stride, lanes));
-  return sum;
-}
-
-// Calls put(column, sum, lanes) for the sums of a chain of a small group's rows. `readable`: rows
-// after which sixteen elements may be read whatever the column.
-template <class T, class Put>
-HWY_INLINE void each_small_sum(const T* first, int64_t stride, int64_t rows, int64_t cols,
-                               int64_t readable, Put&& put) {
-  for (int64_t col = 0; col < cols; col += kVector) {
-    const auto lanes = static_cast<size_t>(std::min(kVector, cols - col));
-    const int64_t whole = lanes == kLanes ? rows : std::clamp(readable, int64_t{0}, rows);
-    put(col, sum_chain(first + col, stride, whole, rows, lanes), lanes);
-  }
-}
-
-// A small group: a chain of rows at a time, whose sums go to FP64 totals unless there is no other.
-template <class T>
-void write_small(const Job& job, const Block<T>& block, int64_t readable) {
-  const int64_t stride = job.problem.row_stride();
-  const int64_t cols = job.problem.cols;
-  if (block.rows <= kChainRows) {
-    const bool streaming = job.streaming && !block.staged;
-    const auto write = [&](int64_t col, const F32x16& sum, size_t lanes)
-                           HWY_ATTR { put_sum(sum, block.out + col, lanes, streaming); };
-    return each_small_sum(block.first, stride, block.rows, cols, readable, write);
-  }
-  alignas(64) double totals[kShortRow] = {};
-  for (int64_t row = 0; row < block.rows; row += kChainRows) {
-    each_small_sum(block.first + row * stride, stride, std::min(kChainRows, block.rows - row), cols,
-                   readable - row, [&](int64_t col, const F32x16& sum, size_t) HWY_ATTR {
-                     add_to(totals + col, sum);
-                   });
-  }
-  write_totals(job, totals, cols, block.out);
-}
 
 // A block of rows that are not folded, a vector long at least: columns [begin, end).
 template <class T>
@@ -186,7 +86,8 @@ void sum_long_rows(const Job& job, const Block<T>& block, int64_t begin, int64_t
   if (is_one_chain(block) && end - begin >= kVector) return write_chain(job, block, begin, end);
   alignas(64) double totals[kPanel + kLanes];
   std::fill(totals, totals + round_up(end - begin, kVector), 0.0);
-  add_rows(block.first, job.problem.row_stride(), block.rows, begin, end, totals);
+  add_rows(block.first, job.problem.row_stride(), block.rows, job.contiguous ? kChainRows : 0,
+           begin, end, totals);
   align_totals(totals, end - begin);
   finish(job, block, totals, begin, end);
 }
@@ -230,7 +131,7 @@ void add_spaced_rows(const Job& job, const Block<T>& block, int64_t pitch, doubl
   for (int64_t row = 0; row < std::min(block.fold, block.rows); ++row) {
     const int64_t wide_rows = ceil_div(block.rows - row, block.fold);
     double* own = totals + row * pitch;
-    add_rows(block.first + row * stride, block.fold * stride, wide_rows, 0, cols, own);
+    add_rows(block.first + row * stride, block.fold * stride, wide_rows, 0, 0, cols, own);
     align_totals(own, cols);
   }
 }
@@ -323,9 +224,7 @@ void sum_stretch(const Job& job, int64_t first, int64_t last, int64_t stretch, i
       block.out = dbias + group * problem.dbias.strides[0];
       block.staged = staged && block.rows <= kChainRows;
       if (block.staged) block.out = stage.room(block.out, static_cast<size_t>(problem.cols));
-      // Rows after which sixteen elements may be read whatever the column.
-      const int64_t rows = readable(job, group, span, 0) / problem.cols;
-      write_small(job, block, rows - 1 - ceil_div(kVector, problem.cols));
+      write_small(job, block);
       continue;
     }
     const int64_t blocks = blocks_of(span, plan);

@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+// Blocks of rows that are not narrow, how their totals are written, and groups that need none or
+// few: those of one chain, and small ones of short rows.
+
+#if defined(ACLGRAD_OPS_GROUPED_BIAS_ADD_GRAD_BLOCKS_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef ACLGRAD_OPS_GROUPED_BIAS_ADD_GRAD_BLOCKS_INL_H_
+#undef ACLGRAD_OPS_GROUPED_BIAS_ADD_GRAD_BLOCKS_INL_H_
+#else
+#define ACLGRAD_OPS_GROUPED_BIAS_ADD_GRAD_BLOCKS_INL_H_
+#endif
+
+#include <algorithm>
+
+#include "base/checked.h"
+#include "kernels/cpu/lanes-inl.h"
+#include "kernels/cpu/sums-inl.h"
+#include "ops/grouped_bias_add_grad/chains-inl.h"
+#include "ops/grouped_bias_add_grad/job.h"
+#include "ops/grouped_bias_add_grad/tree.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace aclgrad::grouped_bias_add_grad {
+namespace HWY_NAMESPACE {
+namespace {
+
+using namespace aclgrad::HWY_NAMESPACE;
+
+// Where the totals of a block go.
+template <class T>
+struct Block {
+  const T* first;   // row 0 of the block
+  int64_t rows;     // may be 0
+  T* out;           // the group's row of dbias
+  bool staged;      // or where it waits in the stage
+  double* partial;  // the block's row of totals; null: the group has no other block
+  int64_t fold;     // rows of a wide row
+};
+
+// What is fetched ahead of the sums of a small group: what follows it, or so many bytes.
+constexpr int64_t kSmallAhead = 4096;
+
+// Elements from the beginning of a group's only block to the next group.
+template <class T>
+int64_t next_group(const Job& job, const Block<T>& block) {
+  const Problem& problem = job.problem;
+  return problem.has_ends() ? block.rows * problem.row_stride() : problem.group_stride();
+}
+
+template <class T>
+bool is_one_chain(const Block<T>& block) {
+  return block.rows <= kChainRows && block.partial == nullptr;
+}
+
+// Rounds totals, aligned to a vector, once and writes them.
+template <class T>
+void write_totals(const Job& job, const double* totals, int64_t count, T* out) {
+  for (int64_t begin = 0; begin < count; begin += kVector) {
+    const auto lanes = static_cast<size_t>(std::min(kVector, count - begin));
+    put_sum(round16(totals + begin), out + begin, lanes, job.streaming);
+  }
+}
+
+template <class T>
+void finish(const Job& job, const Block<T>& block, const double* totals, int64_t begin,
+            int64_t end) {
+  if (block.partial == nullptr) {
+    write_totals(job, totals, end - begin, block.out + begin);
+  } else {
+    std::copy(totals, totals + (end - begin), block.partial + begin);
+  }
+}
+
+// The sums of N vectors down the rows of a chain. The last vector begins at column `last`, maybe
+// within the one before it. What lies `next` elements further on is fetched.
+template <size_t N, class T>
+HWY_INLINE void sum_chain(const T* from, int64_t stride, int64_t rows, int64_t last, int64_t next,
+                          F32x16 (&sum)[N]) {
+  for (size_t k = 0; k < N; ++k) sum[k] = zero16();  // so that a sum of nothing but -0 is +0
+  for (int64_t row = 0; row < rows; ++row, from += stride) {
+    for (size_t k = 0; k + 1 < N; ++k) sum[k] = add(sum[k], load16(from + k * kLanes));
+    sum[N - 1] = add(sum[N - 1], load16(from + last));
+    fetch<N>(from + next);
+  }
+}
+
+// A small group whose rows are N vectors, the last of which begins at column `last`. Their sums are
+// in registers while its rows are read from end to end.
+template <size_t N, class T>
+void write_small(const Job& job, const Block<T>& block, int64_t last) {
+  const int64_t stride = job.problem.row_stride();
+  const bool streaming = job.streaming && !block.staged;
+  const int64_t next =
+      std::min(next_group(job, block), kSmallAhead / static_cast<int64_t>(sizeof(T)));
+  F32x16 sum[N];
+  if (block.rows <= kChainRows) {
+    sum_chain(block.first, stride, block.rows, last, next, sum);
+  } else {
+    alignas(64) double totals[N * kLanes] = {};
+    for (int64_t row = 0; row < block.rows; row += kChainRows) {
+      sum_chain(block.first + row * stride, stride, std::min(kChainRows, block.rows - row), last,
+                next, sum);
+      for (size_t k = 0; k < N; ++k) add_to(totals + k * kLanes, sum[k]);
+    }
+    for (size_t k = 0; k < N; ++k) sum[k] = round16(totals + k * kLanes);
+  }
+  for (size_t k = 0; k + 1 < N; ++k) put_sum(sum[k], block.out + k * kLanes, kLanes, streaming);
+  put_sum(sum[N - 1], block.out + last, kLanes, streaming);
+}
+template <class T>
+void write_small(const Job& job, const Block<T>& block) {
+  const int64_t last = job.problem.cols - kVector;
+  static_assert(kShortRow == 4 * kVector);
+  switch (ceil_div(job.problem.cols, kVector)) {
+    case 2:
+      return write_small<2>(job, block, last);
+    case 3:
+      return write_small<3>(job, block, last);
+    default:
+      return write_small<4>(job, block, last);
+  }
+}
+
+// Columns [begin, end), a vector at least, of a group of one chain.
+template <class T>
+void write_chain(const Job& job, const Block<T>& block, int64_t begin, int64_t end) {
+  const int64_t stride = job.problem.row_stride();
+  const bool streaming = job.streaming && !block.staged;
+  const T* from = block.rows > 0 ? block.first + begin : nullptr;
+  T* out = block.out + begin;
+  const auto row = [&](int64_t i) { return from + i * stride; };
+  const auto put = [&](int64_t, int64_t col, const F32x16& sum)
+                       HWY_ATTR { put_sum(sum, out + col, kLanes, streaming); };
+  const int64_t cols = end - begin;
+  if (cols * static_cast<int64_t>(sizeof(T)) <= kShortBytes) {
+    return sum_by_rows<kRowsAtOnce<T>, T>(block.rows, cols, rows_ahead<T>(job.dense, stride), row,
+                                          put);
+  }
+  sum_by_rows<kLongRowsAtOnce, T>(block.rows, cols, next_group(job, block), row, put);
+}
+
+}  // namespace
+}  // namespace HWY_NAMESPACE
+}  // namespace aclgrad::grouped_bias_add_grad
+HWY_AFTER_NAMESPACE();
+
+#endif  // per-target include guard

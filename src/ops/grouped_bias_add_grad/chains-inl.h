@@ -37,6 +37,7 @@ constexpr int64_t kFetchBytes = 288 << 10;
 template <class T>
 struct Chain {
   const T* row[kChain];
+  int64_t stride;  // from one to the next, but for a copy
   size_t count;
   size_t next_count;  // rows to fetch, each `next_step` elements behind its fellow here
   int64_t next_step;
@@ -63,12 +64,12 @@ HWY_INLINE void add_chain(const Chain<T>& chain, int64_t begin, int64_t end, dou
   constexpr int64_t kStrip = static_cast<int64_t>(kStripVectors) * kVector;
   const int64_t cols = end - begin;
   if (cols >= kVector && cols * static_cast<int64_t>(sizeof(T)) <= kShortBytes) {
-    const int64_t step = chain.count > 1 ? chain.row[1] - chain.row[0] : cols;
     const auto row = [&](int64_t i) { return chain.row[i] + begin; };
     const auto put = [&](int64_t place, int64_t, const F32x16& sum)
                          HWY_ATTR { add_to(totals + place, sum); };
     return sum_by_rows<kRowsAtOnce<T>, T>(static_cast<int64_t>(chain.count), cols,
-                                          rows_ahead<T>(step == cols, step), row, put);
+                                          rows_ahead<T>(chain.stride == cols, chain.stride), row,
+                                          put);
   }
   int64_t col = begin;
   for (; col + kStrip <= end; col += kStrip) {
@@ -101,6 +102,7 @@ template <class T>
 void add_rows(const T* first, int64_t stride, int64_t rows, int64_t behind, int64_t begin,
               int64_t end, double* totals) {
   Chain<T> chain;
+  chain.stride = stride;
   chain.next_step = kChainRows * stride;
   for (int64_t row = 0; row < rows; row += kChainRows) {
     chain.count = static_cast<size_t>(std::min(kChainRows, rows - row));

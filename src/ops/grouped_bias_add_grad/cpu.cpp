@@ -108,6 +108,7 @@ void add_dense_rows(const Job& job, const Block<T>& block, int64_t width, double
   }
   const int64_t wide_rows = complete + (rest > 0 ? 1 : 0);
   Chain<T> chain;
+  chain.stride = step;
   for (int64_t wide = 0; wide < wide_rows; wide += kChainRows) {
     chain.count = static_cast<size_t>(std::min(kChainRows, wide_rows - wide));
     for (size_t i = 0; i < chain.count; ++i) {

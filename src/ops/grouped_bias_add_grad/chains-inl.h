@@ -12,7 +12,6 @@
 #include <cstring>
 
 #include "base/checked.h"
-#include "kernels/cpu/cache.h"
 #include "kernels/cpu/lanes-inl.h"
 #include "kernels/cpu/sums-inl.h"
 #include "ops/grouped_bias_add_grad/row_sums-inl.h"

@@ -21,7 +21,6 @@
 
 #include "kernels/cpu/lanes-inl.h"
 #include "kernels/cpu/stage-inl.h"
-#include "kernels/cpu/sums-inl.h"
 #include "ops/grouped_bias_add_grad/blocks-inl.h"
 #include "ops/grouped_bias_add_grad/chains-inl.h"
 #include "ops/grouped_bias_add_grad/narrow_groups-inl.h"

@@ -18,6 +18,7 @@
 #include "ops/layer_norm/columns-inl.h"
 #include "ops/layer_norm/moments-inl.h"
 #include "ops/layer_norm/statistics.h"
+#include "ops/layer_norm/weights-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace aclgrad::layer_norm {
@@ -58,17 +59,6 @@ struct Rows {
     mean[r] = static_cast<float>(found.mean);
   }
 };
-
-// Bytes by which the next rows are asked for before they are summed. Two pages and more: 4 KiB
-// leave a third of the time to waiting (one Zen 4 core, f32 32768x768: 22 cycles a vector without,
-// 17 with 4 KiB, 15 with 8 KiB).
-inline constexpr intptr_t kAhead = intptr_t{8} << 10;
-
-// Asks for the line `ahead` bytes behind p to come to L2. An address, not a pointer: it may lie
-// behind the tensor, which harms nobody.
-HWY_INLINE void prefetch(const void* p, intptr_t ahead) {
-  __builtin_prefetch(reinterpret_cast<const void*>(reinterpret_cast<intptr_t>(p) + ahead), 0, 2);
-}
 
 // Means of rows from their FP64 sums, which stand in wide_mean.
 template <class T>
@@ -256,25 +246,6 @@ struct Store {
   }
 };
 
-HWY_INLINE F32x16 load_up_to(const float* p, size_t count) {
-  return count < kLanes ? load_first(p, count) : load16(p);
-}
-
-// gamma or beta of the last strip of a row, `count` columns. BF16's are padded to whole strips.
-template <class T>
-HWY_INLINE Strip<T> load_last_numbers(const float* p, size_t count) {
-  if constexpr (std::is_same_v<T, bfloat16_t>) {
-    return load_numbers<T>(p);
-  } else {
-    Strip<T> out;
-    out.v[0] = load_up_to(p, count);
-    if constexpr (kStripVectors<T> == 2) {
-      out.v[1] = count > kLanes ? load_up_to(p + kLanes, count - kLanes) : zero16();
-    }
-    return out;
-  }
-}
-
 // V: vectors that count.
 template <class T, size_t V = kStripVectors<T>>
 HWY_INLINE Strip<T> normalised(const Strip<T>& x, const F32x16& mean, const F32x16& rstd,
@@ -288,10 +259,10 @@ HWY_INLINE Strip<T> normalised(const Strip<T>& x, const F32x16& mean, const F32x
 }
 
 // The first `n` columns of R rows, from row `first` on, all of which point to the column of
-// gamma[0] and beta[0]. kPlain: y has the dtype of x and holds no NaN.
+// the first of `weights`. kPlain: y has the dtype of x and holds no NaN.
 template <class T, size_t R, bool kPlain>
-HWY_INLINE void write_together(const Rows<T>& rows, size_t first, const float* gamma_row,
-                               const float* beta_row, size_t n, const Store& store) {
+HWY_INLINE void write_together(const Rows<T>& rows, size_t first, Weights<T> weights, size_t n,
+                               const Store& store) {
   // Copies, because the compiler must assume that a store changes what stands in `rows`.
   const T* x_row[R];
   void* y_row[R];
@@ -305,9 +276,10 @@ HWY_INLINE void write_together(const Rows<T>& rows, size_t first, const float* g
   const bool streaming = store.streaming;
   size_t at = 0;
   for (; at + kStrip<T> <= n; at += kStrip<T>) {
-    const Strip<T> gamma = load_numbers<T>(gamma_row + at);
-    const Strip<T> beta = load_numbers<T>(beta_row + at);
+    const Strip<T> gamma = weights.gamma.strip(at);
+    const Strip<T> beta = weights.beta.strip(at);
     for (size_t r = 0; r < R; ++r) {
+      prefetch(x_row[r] + at, kAhead);
       const Strip<T> y = normalised(load_strip(x_row[r] + at), mean[r], rstd[r], gamma, beta);
       if constexpr (kPlain) {
         store_clean_strip<T>(y, static_cast<T*>(y_row[r]) + at, streaming);
@@ -317,8 +289,8 @@ HWY_INLINE void write_together(const Rows<T>& rows, size_t first, const float* g
     }
   }
   if (at == n) return;
-  const Strip<T> gamma = load_last_numbers<T>(gamma_row + at, n - at);
-  const Strip<T> beta = load_last_numbers<T>(beta_row + at, n - at);
+  const Strip<T> gamma = weights.gamma.last(at, n - at);
+  const Strip<T> beta = weights.beta.last(at, n - at);
   for (size_t r = 0; r < R; ++r) {
     const Strip<T> x = load_strip_first(x_row[r] + at, n - at);
     const Strip<T> y = normalised(x, mean[r], rstd[r], gamma, beta);
@@ -333,14 +305,13 @@ HWY_INLINE void write_together(const Rows<T>& rows, size_t first, const float* g
 // The same for all rows, of S strips, the last one of `last` columns in V vectors: gamma and beta
 // stay in registers. kRoom: a whole strip may be stored where less is left.
 template <class T, size_t S, size_t V, bool kRoom>
-void write_short(const Rows<T>& rows, const float* gamma_row, const float* beta_row, size_t last,
-                 bool streaming) {
+void write_short(const Rows<T>& rows, Weights<T> weights, size_t last, bool streaming) {
   Strip<T> gamma[S], beta[S];
   for (size_t s = 0; s < S; ++s) {
     const size_t at = s * kStrip<T>;
     const size_t columns = s + 1 < S ? kStrip<T> : last;
-    gamma[s] = load_last_numbers<T>(gamma_row + at, columns);
-    beta[s] = load_last_numbers<T>(beta_row + at, columns);
+    gamma[s] = weights.gamma.last(at, columns);
+    beta[s] = weights.beta.last(at, columns);
   }
   const bool part = last < kStrip<T>;
   for (size_t r = 0; r < rows.count; ++r) {
@@ -383,11 +354,11 @@ struct Passing {
 
 // Writes columns [at, at + kTwo) of R rows.
 template <class T, size_t R>
-HWY_INLINE void write_two(const Passing<T> (&rows)[R], const float* gamma_row,
-                          const float* beta_row, size_t at, bool streaming) {
+HWY_INLINE void write_two(const Passing<T> (&rows)[R], Weights<T> weights, size_t at,
+                          bool streaming) {
   for (size_t i = 0; i < kTwo; i += kStrip<T>) {
-    const Strip<T> gamma = load_numbers<T>(gamma_row + at + i);
-    const Strip<T> beta = load_numbers<T>(beta_row + at + i);
+    const Strip<T> gamma = weights.gamma.strip(at + i);
+    const Strip<T> beta = weights.beta.strip(at + i);
     for (size_t r = 0; r < R; ++r) {
       const Strip<T> x = load_strip(rows[r].x + at + i);
       const Strip<T> y = normalised(x, rows[r].mean, rows[r].rstd, gamma, beta);
@@ -397,12 +368,11 @@ HWY_INLINE void write_two(const Passing<T> (&rows)[R], const float* gamma_row,
 }
 // Columns [at, n), fewer than kTwo.
 template <class T, size_t R>
-HWY_INLINE void write_last(const Passing<T> (&rows)[R], const float* gamma_row,
-                           const float* beta_row, size_t at, size_t n) {
+HWY_INLINE void write_last(const Passing<T> (&rows)[R], Weights<T> weights, size_t at, size_t n) {
   for (; at < n; at += kStrip<T>) {
     const size_t columns = std::min(kStrip<T>, n - at);
-    const Strip<T> gamma = load_last_numbers<T>(gamma_row + at, columns);
-    const Strip<T> beta = load_last_numbers<T>(beta_row + at, columns);
+    const Strip<T> gamma = weights.gamma.last(at, columns);
+    const Strip<T> beta = weights.beta.last(at, columns);
     for (size_t r = 0; r < R; ++r) {
       const bool whole = columns == kStrip<T>;
       const Strip<T> x =
@@ -420,25 +390,24 @@ HWY_INLINE void write_last(const Passing<T> (&rows)[R], const float* gamma_row,
 // Writes `n` columns of rows that are plain and sums those of rows to come (put_sums()), so that
 // the memory is read while it is written to.
 template <class T>
-HWY_INLINE void write_and_sum(const Passing<T> (&rows)[1], const float* gamma, const float* beta,
-                              size_t n, bool streaming, double* sums) {
+HWY_INLINE void write_and_sum(const Passing<T> (&rows)[1], Weights<T> weights, size_t n,
+                              bool streaming, double* sums) {
   WideSum sum;
   size_t at = 0;
   for (; at + kTwo <= n; at += kTwo) {
     rows[0].ask_for_next(at);
     sum.add(rows[0].next + at);
-    write_two(rows, gamma, beta, at, streaming);
+    write_two(rows, weights, at, streaming);
   }
   sum.add_last(rows[0].next + at, n - at);
   sum.put(sums);
-  write_last(rows, gamma, beta, at, n);
+  write_last(rows, weights, at, n);
 }
 
 // The same for a panel of long rows (moments()).
 template <class T, size_t R>
-HWY_INLINE void write_and_sum_long(const Passing<T> (&rows)[R], const float* gamma,
-                                   const float* beta, size_t n, bool streaming,
-                                   LongTotals (&totals)[R]) {
+HWY_INLINE void write_and_sum_long(const Passing<T> (&rows)[R], Weights<T> weights, size_t n,
+                                   bool streaming, LongTotals (&totals)[R]) {
   for (size_t r = 0; r < R; ++r) totals[r].centre = near_mean(rows[r].next);
   LongSums sums[R];
   for (size_t r = 0; r < R; ++r) sums[r] = LongSums(totals[r].centre);
@@ -450,11 +419,11 @@ HWY_INLINE void write_and_sum_long(const Passing<T> (&rows)[R], const float* gam
         rows[r].ask_for_next(at);
         sums[r].add(rows[r].next + at);
       }
-      write_two(rows, gamma, beta, at, streaming);
+      write_two(rows, weights, at, streaming);
     }
     if (at < end) {
       for (size_t r = 0; r < R; ++r) sums[r].add_last(rows[r].next + at, end - at);
-      write_last(rows, gamma, beta, at, end);
+      write_last(rows, weights, at, end);
     }
     for (size_t r = 0; r < R; ++r) sums[r].carry(totals[r].squares);
   }
@@ -463,11 +432,10 @@ HWY_INLINE void write_and_sum_long(const Passing<T> (&rows)[R], const float* gam
 
 // One row in FP64.
 template <class T>
-HWY_NOINLINE void write_exact(const ExactStatistics& values, const T* x, const float* gamma,
-                              const float* beta, size_t n, aclDataType dtype, void* y) {
+HWY_NOINLINE void write_exact(const ExactStatistics& values, const T* x, const Weights<T>& weights,
+                              size_t n, aclDataType dtype, void* y) {
   for (size_t col = 0; col < n; ++col) {
-    const size_t place = strip_place<T>(col);
-    const float value = exact_y(values, to_float(x[col]), gamma[place], beta[place]);
+    const float value = exact_y(values, to_float(x[col]), weights.gamma[col], weights.beta[col]);
     if (dtype == ACL_FLOAT) {
       static_cast<float*>(y)[col] = from_float<float>(value);
     } else if (dtype == ACL_FLOAT16) {
@@ -480,13 +448,13 @@ HWY_NOINLINE void write_exact(const ExactStatistics& values, const T* x, const f
 
 // Rows that may be of any kind, one by one.
 template <class T>
-HWY_NOINLINE void write_any(const Rows<T>& rows, const float* gamma, const float* beta, size_t n,
+HWY_NOINLINE void write_any(const Rows<T>& rows, const Weights<T>& weights, size_t n,
                             const Store& store) {
   for (size_t r = 0; r < rows.count; ++r) {
     if (!rows.ordinary && rows.exact[r].needed) {
-      write_exact(rows.exact[r], rows.x[r], gamma, beta, n, store.dtype, rows.y[r]);
+      write_exact(rows.exact[r], rows.x[r], weights, n, store.dtype, rows.y[r]);
     } else {
-      write_together<T, 1, false>(rows, r, gamma, beta, n, store);
+      write_together<T, 1, false>(rows, r, weights, n, store);
     }
   }
 }
@@ -494,17 +462,17 @@ HWY_NOINLINE void write_any(const Rows<T>& rows, const float* gamma, const float
 // `n` columns of all rows. `plain`: as kPlain; `room`: the rows follow each other in memory, and
 // what is behind the last one may be overwritten.
 template <class T>
-HWY_INLINE void write_rows(const Rows<T>& rows, const float* gamma, const float* beta, size_t n,
+HWY_INLINE void write_rows(const Rows<T>& rows, const Weights<T>& weights, size_t n,
                            const Store& store, bool plain, bool room) {
-  if (HWY_UNLIKELY(!plain)) return write_any(rows, gamma, beta, n, store);
+  if (HWY_UNLIKELY(!plain)) return write_any(rows, weights, n, store);
   const auto write = [&](auto strips) HWY_ATTR {
     constexpr size_t S = decltype(strips)::value;
     const size_t last = n - (S - 1) * kStrip<T>;
     with_vectors_of<T>(last, [&](auto vectors) HWY_ATTR {
       if (room) {
-        write_short<T, S, vectors, true>(rows, gamma, beta, last, store.streaming);
+        write_short<T, S, vectors, true>(rows, weights, last, store.streaming);
       } else {
-        write_short<T, S, vectors, false>(rows, gamma, beta, last, store.streaming);
+        write_short<T, S, vectors, false>(rows, weights, last, store.streaming);
       }
     });
   };
@@ -516,9 +484,9 @@ HWY_INLINE void write_rows(const Rows<T>& rows, const float* gamma, const float*
   }
   size_t r = 0;
   for (; r + kWriteRows <= rows.count; r += kWriteRows) {
-    write_together<T, kWriteRows, true>(rows, r, gamma, beta, n, store);
+    write_together<T, kWriteRows, true>(rows, r, weights, n, store);
   }
-  for (; r < rows.count; ++r) write_together<T, 1, true>(rows, r, gamma, beta, n, store);
+  for (; r < rows.count; ++r) write_together<T, 1, true>(rows, r, weights, n, store);
 }
 
 }  // namespace

@@ -27,6 +27,7 @@
 #include "ops/layer_norm/gathered-inl.h"
 #include "ops/layer_norm/joined-inl.h"
 #include "ops/layer_norm/moments-inl.h"
+#include "ops/layer_norm/wide-inl.h"
 
 #ifndef ACLGRAD_OPS_LAYER_NORM_CPU_SHARED_
 #define ACLGRAD_OPS_LAYER_NORM_CPU_SHARED_
@@ -69,7 +70,7 @@ HWY_INLINE void write_in_place(const Job& job, const Rows<T>& rows) {
     store.streaming = begins_line(static_cast<const char*>(rows.y[r]));
   }
   const auto cols = static_cast<size_t>(job.problem.cols);
-  write_rows(rows, job.gamma, job.beta, cols, store, is_plain(job, rows), false);
+  write_rows(rows, weights_of<T>(job), cols, store, is_plain(job, rows), false);
 }
 
 // Where y passes before it is written past the caches: a long row, too, so that it can be summed
@@ -83,6 +84,7 @@ void write_staged(const Job& job, const Rows<T>& rows, Rows<T>& part, YStage<T>&
   const auto cols = static_cast<size_t>(job.problem.cols);
   const Store store{job.problem.y.dtype, false};
   const bool plain = is_plain(job, rows);
+  const Weights<T> weights = weights_of<T>(job);
   part.count = 1;
   part.ordinary = rows.ordinary;
   for (size_t r = 0; r < rows.count; ++r) {
@@ -93,7 +95,7 @@ void write_staged(const Job& job, const Rows<T>& rows, Rows<T>& part, YStage<T>&
       const size_t columns = std::min(size_t{kTile}, cols - at);
       part.x[0] = rows.x[r] + at;
       part.y[0] = stage.room(static_cast<T*>(rows.y[r]) + at, columns);
-      write_rows(part, job.gamma + at, job.beta + at, columns, store, plain, true);
+      write_rows(part, weights.from(at), columns, store, plain, true);
     }
   }
 }
@@ -138,6 +140,7 @@ HWY_INLINE Passing<T> passing(const Rows<T>& rows, size_t r, const Rows<T>& next
 template <class T, size_t R>
 HWY_NOINLINE void write_and_find_long(const Job& job, const Rows<T>& rows, size_t first,
                                       bool streaming, Rows<T>& next, size_t next_first) {
+  const Weights<T> weights = weights_of<T>(job);
   RowMoments joined[R];
   for (int64_t p = 0; p < job.plan.panels; ++p) {
     const int64_t at = p * kPanel;
@@ -145,13 +148,13 @@ HWY_NOINLINE void write_and_find_long(const Job& job, const Rows<T>& rows, size_
     Passing<T> pass[R];
     for (size_t r = 0; r < R; ++r) pass[r] = passing(rows, first + r, next, next_first + r, at);
     if (HWY_UNLIKELY(columns < static_cast<int64_t>(kLanes))) {  // no sixteen columns to begin with
-      write_last(pass, job.gamma + at, job.beta + at, 0, static_cast<size_t>(columns));
+      write_last(pass, weights.from(static_cast<size_t>(at)), 0, static_cast<size_t>(columns));
       for (size_t r = 0; r < R; ++r) joined[r].add(moments(pass[r].next, columns), columns);
       continue;
     }
     LongTotals totals[R];
-    write_and_sum_long(pass, job.gamma + at, job.beta + at, static_cast<size_t>(columns), streaming,
-                       totals);
+    write_and_sum_long(pass, weights.from(static_cast<size_t>(at)), static_cast<size_t>(columns),
+                       streaming, totals);
     for (size_t r = 0; r < R; ++r) {
       const Moments found = moments_from(totals[r], pass[r].next, static_cast<size_t>(columns));
       if (job.plan.panels == 1) next.set_moments(next_first + r, found);
@@ -177,7 +180,7 @@ HWY_NOINLINE void write_and_find(const Job& job, const Rows<T>& rows, bool strea
     alignas(64) double sums[kRows * kWideSums];
     for (size_t r = 0; r < rows.count; ++r) {
       const Passing<T> pass[1] = {passing(rows, r, next, other(r), 0)};
-      write_and_sum(pass, job.gamma, job.beta, cols, streaming, sums + other(r) * kWideSums);
+      write_and_sum(pass, weights_of<T>(job), cols, streaming, sums + other(r) * kWideSums);
     }
     return find_joined_moments(next, sums, cols, job.reciprocal_cols);
   }
@@ -196,8 +199,7 @@ HWY_NOINLINE void write_joined_and_find(const Job& job, const Rows<T>& rows, Sha
   const auto cols = static_cast<size_t>(job.problem.cols);
   if (next == nullptr) {
     for (size_t r = 0; r < rows.count; ++r) {
-      write_joined<T, false>(passing(rows, r, rows, r, 0), job.gamma, job.beta, cols, line,
-                             nullptr);
+      write_joined<T, false>(passing(rows, r, rows, r, 0), weights_of<T>(job), cols, line, nullptr);
     }
     return;
   }
@@ -205,13 +207,13 @@ HWY_NOINLINE void write_joined_and_find(const Job& job, const Rows<T>& rows, Sha
   if (cols > kChainColumns) {
     for (size_t r = 0; r < rows.count; ++r) {
       const auto pass = passing(rows, r, *next, other(r), 0);
-      next->set_moments(other(r), write_joined_long(pass, job.gamma, job.beta, cols, line));
+      next->set_moments(other(r), write_joined_long(pass, weights_of<T>(job), cols, line));
     }
     return;
   }
   alignas(64) double sums[kRows * kWideSums];
   for (size_t r = 0; r < rows.count; ++r) {
-    write_joined<T, true>(passing(rows, r, *next, other(r), 0), job.gamma, job.beta, cols, line,
+    write_joined<T, true>(passing(rows, r, *next, other(r), 0), weights_of<T>(job), cols, line,
                           sums + other(r) * kWideSums);
   }
   find_joined_moments(*next, sums, cols, job.reciprocal_cols);
@@ -257,8 +259,7 @@ void slab(const Job& job, int64_t index) {
   const int64_t end = std::min(begin + job.plan.slab_rows, job.problem.rows);
   const int64_t group = group_rows<T>(cols);
   const bool together = cols > kApartColumns;
-  constexpr bool kJoined = !std::is_same_v<T, bfloat16_t>;
-  const bool joined = kJoined && together && job.y_follows && is_staged<T>(job);
+  const bool joined = together && job.y_follows && is_staged<T>(job);
   const bool staged = !joined && is_staged<T>(job);
 #if HWY_TARGET <= HWY_AVX3
   const bool across = writes_across<T>(job);
@@ -293,13 +294,11 @@ void slab(const Job& job, int64_t index) {
     put_statistics(job, row, *rows);
     const bool more = row + group < end;
     if (more) locate(*next, row + group);
-    if constexpr (kJoined) {
-      if (joined && is_plain(job, *rows)) {
-        write_joined_and_find(job, *rows, line, more ? next : nullptr);
-        if (more) finish_dense(job, *next);
-        std::swap(rows, next);
-        continue;
-      }
+    if (joined && is_plain(job, *rows)) {
+      write_joined_and_find(job, *rows, line, more ? next : nullptr);
+      if (more) finish_dense(job, *next);
+      std::swap(rows, next);
+      continue;
     }
     line.flush();
 #if HWY_TARGET <= HWY_AVX3
@@ -320,7 +319,7 @@ void slab(const Job& job, int64_t index) {
     } else {
       if (in_stage) {
         const Store store{job.problem.y.dtype, false};
-        write_rows(*rows, job.gamma, job.beta, static_cast<size_t>(cols), store,
+        write_rows(*rows, weights_of<T>(job), static_cast<size_t>(cols), store,
                    is_plain(job, *rows), true);
       } else if (staged) {
         write_staged(job, *rows, part, stage);
@@ -336,82 +335,28 @@ void slab(const Job& job, int64_t index) {
   if (job.streaming) hwy::FlushStream();
 }
 
-// gamma or beta as dense FP32 in strip order, zeros behind it to the end of the strip.
-template <class T>
-void prepare(const View& view, const void* from, int64_t cols, float absent, float* to) {
-  const int64_t padded = round_up(cols, static_cast<int64_t>(kTwo));
-  std::fill(to + cols / int64_t{kTwo} * int64_t{kTwo}, to + padded, 0.0f);
-  const auto place = [to](int64_t col) { return to + strip_place<T>(static_cast<size_t>(col)); };
-  if (!given(view)) {
-    for (int64_t col = 0; col < cols; ++col) *place(col) = absent;
-    return;
-  }
-  visit_float(view.dtype, [&](auto type) HWY_ATTR {
-    using From = decltype(type);
-    GatheredRow<From> numbers(Segments(view, 0), cols);
-    numbers.enter(static_cast<const From*>(from));
-    numbers.each_piece([&, begin = int64_t{0}](const From* piece, int64_t columns) mutable {
-      int64_t at = 0;
-      if constexpr (std::is_same_v<From, T>) {
-        constexpr auto kStep = static_cast<int64_t>(kStrip<T>);
-        for (; at + kStep <= columns; at += kStep) {
-          const Strip<T> strip = load_strip(piece + at);
-          for (size_t i = 0; i < kStripVectors<T>; ++i) {
-            store_raw(strip.v[i], to + begin + at + static_cast<int64_t>(i * kLanes));
-          }
-        }
-      }
-      for (; at < columns; ++at) *place(begin + at) = to_float(piece[at]);
-      begin += columns;
-    });
-  });
-}
-
-// No element is so large that an ordinary row's y could be a NaN.
-bool all_usual(const float* numbers, int64_t cols) {
-  const TagF32 d;
-  const auto n = static_cast<size_t>(cols);
-  auto usual = hn::Eq(hn::Zero(d), hn::Zero(d));
-  const auto look = [&](const F32x16& v) HWY_ATTR {
-    for (size_t i = 0; i < kParts; ++i) {
-      usual = hn::And(usual, hn::Le(hn::Abs(v.part[i]), hn::Set(d, kUsualWeight)));
-    }
-  };
-  size_t at = 0;
-  for (; at + kLanes <= n; at += kLanes) look(load16(numbers + at));
-  if (at < n) look(load_first(numbers + at, n - at));
-  return hn::AllTrue(d, usual);
-}
-
 template <class T>
 void run(const Job& whole) {
   Job job = whole;
   const Problem& problem = job.problem;
   const Plan& plan = job.plan;
   const Addresses& at = job.at;
-  if (plan.gamma_bytes > 0) {
-    prepare<T>(problem.gamma, at.gamma, problem.cols, 1.0f, static_cast<float*>(at.gamma_region));
-  }
-  if (plan.beta_bytes > 0) {
-    prepare<T>(problem.beta, at.beta, problem.cols, 0.0f, static_cast<float*>(at.beta_region));
-  }
-  const int64_t places = round_up(problem.cols, static_cast<int64_t>(kTwo));
-  const auto usual = [&](const float* numbers, int64_t bytes)
-                         HWY_ATTR { return all_usual(numbers, bytes > 0 ? places : problem.cols); };
-  // Few wide rows would wait for one thread's look at their weights.
-  job.usual_weights = !plan.wide && problem.eps >= 0.0 && usual(job.gamma, plan.gamma_bytes) &&
-                      usual(job.beta, plan.beta_bytes);
-  if (!plan.wide) {
-    parallel_blocks(plan.slabs, [&](int64_t index) {
-      if (job.gathered) return gathered_slab<T>(job, index);
-      slab<T>(job, index);
-    });
-    return;
-  }
-  const int64_t panels = job.problem.rows * plan.panels;
-  parallel_blocks(panels, [&](int64_t index) { panel_moments<T>(job, index); });
-  parallel_blocks(job.problem.rows, [&](int64_t row) { row_statistics<T>(job, row); });
-  parallel_blocks(panels, [&](int64_t index) { write_panel<T>(job, index); });
+  if (plan.wide) return run_wide<T>(job);
+  const auto place = [&](const View& view, const void* given_at, int64_t bytes, float absent,
+                         void* region) {
+    if (bytes > 0) prepare<T>(view, given_at, 0, problem.cols, absent, static_cast<float*>(region));
+  };
+  place(problem.gamma, at.gamma, plan.gamma_bytes, 1.0f, at.gamma_region);
+  place(problem.beta, at.beta, plan.beta_bytes, 0.0f, at.beta_region);
+  const auto usual = [&](const float* numbers, bool as_it_is) {
+    return all_usual(numbers, as_it_is ? problem.cols : weight_floats(problem.cols));
+  };
+  job.usual_weights = problem.eps >= 0.0 && usual(job.gamma, plan.gamma_as_it_is) &&
+                      usual(job.beta, plan.beta_as_it_is);
+  parallel_blocks(plan.slabs, [&](int64_t index) {
+    if (job.gathered) return gathered_slab<T>(job, index);
+    slab<T>(job, index);
+  });
 }
 void run_f32(const Job& job) { run<float>(job); }
 void run_f16(const Job& job) { run<float16_t>(job); }

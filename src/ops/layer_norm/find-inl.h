@@ -97,6 +97,12 @@ HWY_INLINE void put_statistics(const Job& job, int64_t row, const Rows<T>& rows)
 }
 
 template <class T>
+HWY_INLINE Weights<T> weights_of(const Job& job) {
+  return {ColumnNumbers<T>(job.gamma, job.problem.cols),
+          ColumnNumbers<T>(job.beta, job.problem.cols)};
+}
+
+template <class T>
 HWY_INLINE bool is_plain(const Job& job, const Rows<T>& rows) {
   return rows.ordinary && job.usual_weights && job.problem.y.dtype == job.problem.x.dtype;
 }

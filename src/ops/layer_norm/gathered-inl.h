@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rows of x or y that are not one run, and few wide rows, whose panels are shared among threads.
+// Rows of x or y that are not one run.
 
 #if defined(ACLGRAD_OPS_LAYER_NORM_GATHERED_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef ACLGRAD_OPS_LAYER_NORM_GATHERED_INL_H_
@@ -20,10 +20,10 @@ namespace HWY_NAMESPACE {
 namespace {
 
 // Columns [begin, begin + columns) of rows from `row` on, at most a panel in all, which rows.x
-// points to, from a buffer where y is not dense.
+// points to, from a buffer where y is not dense. `weights` begin at column `begin`.
 template <class T>
 HWY_NOINLINE void write_piece(const Job& job, int64_t row, Rows<T>& rows, int64_t begin,
-                              int64_t columns) {
+                              int64_t columns, const Weights<T>& weights, bool usual_weights) {
   visit_float(job.problem.y.dtype, [&](auto type) HWY_ATTR {
     using TOut = decltype(type);
     alignas(64) TOut buffer[kPanel];
@@ -36,8 +36,8 @@ HWY_NOINLINE void write_piece(const Job& job, int64_t row, Rows<T>& rows, int64_
     for (size_t r = 0; store.streaming && r < rows.count; ++r) {
       store.streaming = begins_line(static_cast<const char*>(rows.y[r]));
     }
-    write_rows(rows, job.gamma + begin, job.beta + begin, static_cast<size_t>(columns), store,
-               is_plain(job, rows), false);
+    const bool plain = rows.ordinary && usual_weights && job.problem.y.dtype == job.problem.x.dtype;
+    write_rows(rows, weights, static_cast<size_t>(columns), store, plain, false);
     for (size_t r = 0; !dense && r < rows.count; ++r) {
       auto* y = static_cast<TOut*>(first_of_y(job, row + static_cast<int64_t>(r)));
       job.y_form.copy_out(buffer + static_cast<int64_t>(r) * columns, begin, columns, y);
@@ -53,6 +53,7 @@ void gathered_slab(const Job& job, int64_t index) {
   const int64_t begin = index * job.plan.slab_rows;
   const int64_t end = std::min(begin + job.plan.slab_rows, job.problem.rows);
   const int64_t group = std::clamp(kPanel / cols, int64_t{1}, int64_t{kRows});
+  const Weights<T> weights = weights_of<T>(job);
   Rows<T> rows;
   if (job.plan.panels == 1) {
     alignas(64) T gathered[kPanel];
@@ -67,7 +68,7 @@ void gathered_slab(const Job& job, int64_t index) {
       }
       find_statistics(job, rows);
       put_statistics(job, row, rows);
-      write_piece(job, row, rows, 0, cols);
+      write_piece(job, row, rows, 0, cols, weights, job.usual_weights);
     }
   } else {
     GatheredRow<T> x(job.x_form, cols);
@@ -77,56 +78,12 @@ void gathered_slab(const Job& job, int64_t index) {
       put_statistics(job, row, rows);
       x.each_piece([&, at = int64_t{0}](const T* piece, int64_t columns) mutable {
         rows.x[0] = piece;
-        write_piece(job, row, rows, at, columns);
+        write_piece(job, row, rows, at, columns, weights.from(static_cast<size_t>(at)),
+                    job.usual_weights);
         at += columns;
       });
     }
   }
-  if (job.streaming) hwy::FlushStream();
-}
-
-// Wide problems, in three steps: the moments of every panel, the statistics of every row, and y
-// panel by panel.
-template <class T>
-void panel_moments(const Job& job, int64_t index) {
-  const int64_t row = index / job.plan.panels;
-  const int64_t panel = index % job.plan.panels;
-  const int64_t columns = job.panel_columns(panel);
-  GatheredRow<T> x(job.x_form, job.problem.cols);
-  x.enter(first_of<T>(job, row));
-  job.panel_moments(row)[panel] = moments(x.piece(panel * kPanel, columns), columns);
-}
-
-template <class T>
-void row_statistics(const Job& job, int64_t row) {
-  RowMoments row_moments;
-  for (int64_t p = 0; p < job.plan.panels; ++p) {
-    row_moments.add(job.panel_moments(row)[p], job.panel_columns(p));
-  }
-  GatheredRow<T> x(job.x_form, job.problem.cols);
-  x.enter(first_of<T>(job, row));
-  Rows<T> rows;
-  find_statistics(job, x, row_moments.all(), rows);
-  put_statistics(job, row, rows);
-  job.statistics(row) = {rows.mean[0], rows.rstd[0], rows.ordinary, rows.exact[0]};
-}
-
-template <class T>
-void write_panel(const Job& job, int64_t index) {
-  const int64_t row = index / job.plan.panels;
-  const int64_t panel = index % job.plan.panels;
-  const int64_t columns = job.panel_columns(panel);
-  GatheredRow<T> x(job.x_form, job.problem.cols);
-  x.enter(first_of<T>(job, row));
-  const Statistics& values = job.statistics(row);
-  Rows<T> rows;
-  rows.count = 1;
-  rows.x[0] = x.piece(panel * kPanel, columns);
-  rows.mean[0] = values.mean;
-  rows.rstd[0] = values.rstd;
-  rows.ordinary = values.ordinary;
-  rows.exact[0] = values.exact;
-  write_piece(job, row, rows, panel * kPanel, columns);
   if (job.streaming) hwy::FlushStream();
 }
 

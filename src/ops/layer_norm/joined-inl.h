@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// FP32 and FP16 rows of y that follow each other and are not whole lines, written past the caches:
-// vectors of y are taken where its lines begin, not its rows, so that only the lines that two rows
-// share pass a buffer. (BF16's vectors of gamma and beta do not begin at any column.) (A stage for
-// all of y costs as much again as writing it: 24462x511 on one core of Zen 4 took twice the time of
-// 24414x512.)
+// Rows of y that follow each other and are not whole lines, written past the caches: vectors of y
+// are taken where its lines begin, not its rows, so that only the lines that two rows share pass a
+// buffer. (A stage for all of y costs as much again as writing it: f32 24462x511 on one core of Zen
+// 4 took twice the time of 24414x512.)
 
 #if defined(ACLGRAD_OPS_LAYER_NORM_JOINED_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef ACLGRAD_OPS_LAYER_NORM_JOINED_INL_H_
@@ -86,15 +85,14 @@ template <class T>
 class JoinedRow {
  public:
   // Writes those before it.
-  HWY_INLINE JoinedRow(const Passing<T>& row, const float* gamma, const float* beta, size_t n,
+  HWY_INLINE JoinedRow(const Passing<T>& row, const Weights<T>& weights, size_t n,
                        SharedLine<T>& line)
-      : x_(row.x), y_(row.y), gamma_(gamma), beta_(beta), mean_(row.mean), rstd_(row.rstd) {
+      : x_(row.x), y_(row.y), weights_(weights), mean_(row.mean), rstd_(row.rstd) {
     const size_t head = SharedLine<T>::head_of(y_);
     line.complete(y_of(0), y_, head);
     x_ += head;
     y_ += head;
-    gamma_ += head;
-    beta_ += head;
+    weights_ = weights_.from(head);
     left_ = n - head;
   }
   // As many as write_two() can write.
@@ -110,22 +108,21 @@ class JoinedRow {
       at += kStrip<T>;
     }
     const size_t rest = left_ - at;
-    line.begin(
-        normalised(load_strip_first(x_ + at, rest), mean_, rstd_,
-                   load_last_numbers<T>(gamma_ + at, rest), load_last_numbers<T>(beta_ + at, rest)),
-        y_ + at, rest);
+    line.begin(normalised(load_strip_first(x_ + at, rest), mean_, rstd_,
+                          weights_.gamma.last(at, rest), weights_.beta.last(at, rest)),
+               y_ + at, rest);
   }
 
  private:
   HWY_INLINE Strip<T> y_of(size_t at) const {
-    return normalised(load_strip(x_ + at), mean_, rstd_, load_numbers<T>(gamma_ + at),
-                      load_numbers<T>(beta_ + at));
+    return normalised(load_strip(x_ + at), mean_, rstd_, weights_.gamma.strip(at),
+                      weights_.beta.strip(at));
   }
   HWY_INLINE void stream(size_t at) const { store_clean_strip<T>(y_of(at), y_ + at, true); }
 
   const T* x_;
   T* y_;
-  const float *gamma_, *beta_;
+  Weights<T> weights_;
   F32x16 mean_, rstd_;
   size_t left_;
 };
@@ -139,9 +136,9 @@ HWY_INLINE void ask_for_joined(const Passing<T>& row, size_t at) {
 
 // Writes `n` columns of a plain row; kSum: sums those of a row to come (put_sums()).
 template <class T, bool kSum>
-HWY_INLINE void write_joined(const Passing<T>& pass, const float* gamma, const float* beta,
-                             size_t n, SharedLine<T>& line, double* sums) {
-  JoinedRow<T> row(pass, gamma, beta, n, line);
+HWY_INLINE void write_joined(const Passing<T>& pass, const Weights<T>& weights, size_t n,
+                             SharedLine<T>& line, double* sums) {
+  JoinedRow<T> row(pass, weights, n, line);
   const size_t twos = row.twos();
   WideSum sum;
   size_t at = 0;
@@ -162,10 +159,10 @@ HWY_INLINE void write_joined(const Passing<T>& pass, const float* gamma, const f
 
 // The same for a row of any length, whose moments are taken panel by panel (moments()).
 template <class T>
-HWY_INLINE Moments write_joined_long(const Passing<T>& pass, const float* gamma, const float* beta,
-                                     size_t n, SharedLine<T>& line) {
+HWY_INLINE Moments write_joined_long(const Passing<T>& pass, const Weights<T>& weights, size_t n,
+                                     SharedLine<T>& line) {
   constexpr auto kPanelColumns = static_cast<size_t>(kPanel);
-  JoinedRow<T> row(pass, gamma, beta, n, line);
+  JoinedRow<T> row(pass, weights, n, line);
   const size_t twos = row.twos();
   RowMoments joined;
   Moments found{};

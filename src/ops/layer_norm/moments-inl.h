@@ -19,6 +19,7 @@
 #include "kernels/cpu/strips-inl.h"
 #include "kernels/cpu/sums-inl.h"
 #include "kernels/cpu/wide_sums-inl.h"
+#include "ops/layer_norm/ahead.h"
 #include "ops/layer_norm/statistics.h"
 #include "ops/layer_norm/tree.h"
 
@@ -346,7 +347,10 @@ Moments moments(const T* x, int64_t columns) {
   for (size_t begin = 0; begin < n; begin += kSquareColumns) {
     const size_t end = std::min(n, begin + kSquareColumns);
     size_t at = begin;
-    for (; at + kTwo <= end; at += kTwo) sums.add(x + at);
+    for (; at + kTwo <= end; at += kTwo) {
+      for (size_t i = 0; i < kTwo; i += kStrip<T>) prefetch(x + at + i, kAhead);
+      sums.add(x + at);
+    }
     if (at < end) sums.add_last(x + at, end - at);
     sums.carry(totals.squares);
   }

@@ -146,7 +146,7 @@ double bytes_moved(const Problem& problem) {
          cols * (size(problem.gamma) + size(problem.beta));
 }
 
-// gamma or beta: the kernels read them as dense FP32, in the order of strips.
+// gamma or beta, for the kernels.
 bool usable_as_is(const View& view, aclDataType x) {
   return view.dtype == ACL_FLOAT && x != ACL_BF16 && is_one_run(view);
 }
@@ -185,10 +185,12 @@ Plan make_plan(const Problem& problem) {
   plan.slab_rows = slab_rows(problem.rows, problem.cols);
   plan.slabs = ceil_div(problem.rows, plan.slab_rows);
   plan.panels = ceil_div(problem.cols, kPanel);
-  const int64_t row_bytes = saturating_product(
-      {round_up(problem.cols, kWidestStrip), static_cast<int64_t>(sizeof(float))});
-  if (!usable_as_is(problem.gamma, problem.x.dtype)) plan.gamma_bytes = row_bytes;
-  if (!usable_as_is(problem.beta, problem.x.dtype)) plan.beta_bytes = row_bytes;
+  const int64_t row_bytes =
+      saturating_product({weight_floats(problem.cols), static_cast<int64_t>(sizeof(float))});
+  plan.gamma_as_it_is = usable_as_is(problem.gamma, problem.x.dtype);
+  plan.beta_as_it_is = usable_as_is(problem.beta, problem.x.dtype);
+  if (!plan.gamma_as_it_is && !plan.wide) plan.gamma_bytes = row_bytes;
+  if (!plan.beta_as_it_is && !plan.wide) plan.beta_bytes = row_bytes;
   if (plan.wide) {
     plan.moment_bytes = problem.rows * (plan.panels * static_cast<int64_t>(sizeof(Moments)) +
                                         static_cast<int64_t>(sizeof(Statistics)));

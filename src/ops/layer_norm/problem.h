@@ -43,8 +43,11 @@ struct Plan {
   int64_t slabs = 0;
   int64_t panels = 0;  // parts of a row, whose moments are taken one by one
 
+  // The kernels read them as dense FP32, of BF16's strips even and odd columns apart.
+  bool gamma_as_it_is = false, beta_as_it_is = false;
+
   // Bytes of workspace regions; 0: not needed.
-  int64_t gamma_bytes = 0, beta_bytes = 0;  // as dense FP32
+  int64_t gamma_bytes = 0, beta_bytes = 0;  // as the kernels read them; wide: by panels
   int64_t moment_bytes = 0;                 // wide: moments of the panels, statistics of the rows
 };
 Plan make_plan(const Problem& problem);

@@ -198,20 +198,29 @@ void expect_bits_of_single_rows(aclDataType dtype, int64_t rows, int64_t cols,
                                 Arrangement arrangement) {
   Tensor x({rows, cols}, dtype, arrangement);
   Tensor y({rows, cols}, dtype, arrangement);
-  std::vector<uint8_t> bytes(static_cast<size_t>(rows * cols) * x.element_size());
+  Tensor weight({cols}, dtype), bias({cols}, dtype);
   Random random(7);
-  for (size_t i = 0; i < bytes.size(); ++i) {  // numbers between 2^-3 and 2^2, of either sign
-    bytes[i] = static_cast<uint8_t>(random.bits());
-    if (i % x.element_size() == x.element_size() - 1) bytes[i] = bytes[i] % 2 != 0 ? 0x3F : 0xBE;
-  }
+  const auto numbers = [&](const Tensor& tensor, int64_t count) {  // 2^-3 to 2^2, of either sign
+    std::vector<uint8_t> bytes(static_cast<size_t>(count) * tensor.element_size());
+    for (size_t i = 0; i < bytes.size(); ++i) {
+      bytes[i] = static_cast<uint8_t>(random.bits());
+      if (i % tensor.element_size() == tensor.element_size() - 1) {
+        bytes[i] = bytes[i] % 2 != 0 ? 0x3F : 0xBE;
+      }
+    }
+    return bytes;
+  };
+  const std::vector<uint8_t> bytes = numbers(x, rows * cols);
   x.fill_bits(bytes);
+  weight.fill_bits(numbers(weight, cols));
+  bias.fill_bits(numbers(bias, cols));
   const IntArray normalized({cols});
   const auto layer_norm = [&](const Tensor& from, const Tensor& to) {
     return run(
         [&](uint64_t* size, aclOpExecutor** executor) {
-          return aclnnLayerNormGetWorkspaceSize(from.handle(), normalized.handle(), nullptr,
-                                                nullptr, 1e-5, to.handle(), nullptr, nullptr, size,
-                                                executor);
+          return aclnnLayerNormGetWorkspaceSize(from.handle(), normalized.handle(), weight.handle(),
+                                                bias.handle(), 1e-5, to.handle(), nullptr, nullptr,
+                                                size, executor);
         },
         aclnnLayerNorm);
   };
@@ -221,6 +230,7 @@ void expect_bits_of_single_rows(aclDataType dtype, int64_t rows, int64_t cols,
   const auto row_bytes = static_cast<std::ptrdiff_t>(static_cast<size_t>(cols) * x.element_size());
   for (const int64_t row :
        {int64_t{0}, int64_t{1}, int64_t{31}, int64_t{32}, int64_t{777}, rows / 2, rows - 1}) {
+    if (row >= rows) continue;
     Tensor one_x({1, cols}, dtype), one_y({1, cols}, dtype);
     one_x.fill_bits({bytes.begin() + row * row_bytes, bytes.begin() + (row + 1) * row_bytes});
     ASSERT_TRUE(layer_norm(one_x, one_y).ok());
@@ -238,6 +248,9 @@ TEST(LayerNorm, LargeOutputsHaveTheBitsOfSmallOnes) {
     expect_bits_of_single_rows(dtype, 30001, 768, Arrangement::kContiguous);
     expect_bits_of_single_rows(dtype, 2501, 8224, Arrangement::kContiguous);
     expect_bits_of_single_rows(dtype, 400001, 48, Arrangement::kContiguous);
+    // Wide: some batches of rows, and one of all of them.
+    expect_bits_of_single_rows(dtype, 30, 300001, Arrangement::kOffset);
+    expect_bits_of_single_rows(dtype, 4, 2200000, Arrangement::kContiguous);
   }
 }
 
@@ -246,7 +259,7 @@ TEST(LayerNorm, LargeLongRowsThatAreNotWholeLines) {
   if (aclgrad_has_device_queues()) GTEST_SKIP() << "of the CPU's caches";
   for_each_target([&](const std::string& target) {
     SCOPED_TRACE(target);
-    for (const aclDataType dtype : {ACL_FLOAT, ACL_FLOAT16}) {
+    for (const aclDataType dtype : kFloats) {
       expect_bits_of_single_rows(dtype, 1101, 8199, Arrangement::kOffset);
     }
     expect_bits_of_single_rows(ACL_FLOAT, 2201, 2049, Arrangement::kContiguous);
@@ -426,7 +439,8 @@ const std::vector<Segmented>& segmented_shapes() {
       {{4, 5, 64}, 2},    {{3, 5, 3}, 2},       {{17, 4, 4}, 2},    {{21, 27, 19}, 2},
       {{40, 3, 700}, 2},  {{40, 3, 2000}, 2},   {{2, 3, 4100}, 2},  {{17, 3001, 3}, 2},
       {{3, 5, 1}, 2},     {{20, 3, 19, 9}, 3},  {{3, 6, 5, 1}, 3},  {{2, 3, 5, 700}, 3},
-      {{3, 4, 5, 37}, 2}, {{2, 2, 3, 4100}, 2}, {{3, 5, 4, 33}, 4}, {{300, 2, 90}, 2}};
+      {{3, 4, 5, 37}, 2}, {{2, 2, 3, 4100}, 2}, {{3, 5, 4, 33}, 4}, {{300, 2, 90}, 2},
+      {{3, 30, 1100}, 2}};
   return shapes;
 }
 

@@ -363,22 +363,25 @@ void slab(const Job& job, int64_t index) {
   if (job.streaming) hwy::FlushStream();
 }
 
+// By which the first pass asks for what comes in the row.
+inline constexpr Ahead kPanelAhead = {intptr_t{8} << 10, intptr_t{8} << 10};
+
 // Wide problems, first pass: one row's sums over one panel.
 template <class T>
-void panel_sums(const Job& job, int64_t index) {
-  const int64_t first = index % job.plan.panels * kPanel;
+void panel_sums(const Job& job, int64_t row, int64_t panel) {
+  const int64_t first = panel * kPanel;
   const auto begin = static_cast<size_t>(first);
   const auto count = static_cast<size_t>(std::min(kPanel, job.problem.cols - first));
   Rows<T> rows;
-  locate(job, index / job.plan.panels, 1, rows);
+  locate(job, row, 1, rows);
   double sums[2];
   if (job.gathered) {
     sum_gathered_row(rows, job.forms, job.gamma, begin, count, sums);
   } else {
     InPlace<T> source{rows};
-    sum_row<T>(source, 0, job.gamma, begin, count, rows.mean[0], rows.rstd[0], Ahead(), sums);
+    sum_row<T>(source, 0, job.gamma, begin, count, rows.mean[0], rows.rstd[0], kPanelAhead, sums);
   }
-  std::copy_n(sums, 2, job.row_totals(index / job.plan.panels, index % job.plan.panels));
+  std::copy_n(sums, 2, job.row_totals(row, panel));
 }
 
 // Between the passes: the means of one row, from its panels in order.
@@ -402,15 +405,25 @@ void row_means(const Job& job, int64_t row) {
   job.row_means(row) = {found.g, found.gx, exact};
 }
 
-// Wide problems, second pass: all rows of one panel.
+// Wide problems, second pass: rows [first, last) of one panel. The totals of dgamma and dbeta wait
+// in the workspace where there are more batches of rows to come.
 template <class T>
-void panel(const Job& job, int64_t index) {
+void panel(const Job& job, int64_t first, int64_t last, int64_t index) {
   const int64_t begin = index * kPanel;
   const int64_t end = std::min(begin + kPanel, job.problem.cols);
-  alignas(64) double totals[2 * kPanel];
+  alignas(64) double own_totals[2 * kPanel];
+  const bool waits = job.plan.partial_bytes > 0;
+  double* totals = waits ? job.slab_totals(0) + begin : own_totals;
+  const int64_t stride = waits ? job.padded_cols : kPanel;
+  // Behind the totals.
+  float* chain = waits && job.plan.batch_rows < kRowBlock
+                     ? reinterpret_cast<float*>(job.slab_totals(1)) + 2 * begin
+                     : nullptr;
   Rows<T> rows;
-  for (int64_t block = 0; block < job.problem.rows; block += kRowBlock) {
-    locate(job, block, static_cast<size_t>(std::min(kRowBlock, job.problem.rows - block)), rows);
+  for (int64_t block = first; block < last; block += kRowBlock) {
+    const int64_t block_end = std::min(block + kRowBlock, last);
+    locate(job, block, static_cast<size_t>(block_end - block), rows);
+    rows.ahead = {kTile * sizeof(T), kTile * sizeof(T)};
     for (size_t r = 0; job.problem.want_dx && r < rows.count; ++r) {
       const RowMeans& means = job.row_means(block + static_cast<int64_t>(r));
       rows.mean_g[r] = static_cast<float>(means.g);
@@ -418,11 +431,32 @@ void panel(const Job& job, int64_t index) {
       rows.exact_means[r] = {means.g, means.gx};
       if (means.exact) rows.exact |= 1u << r;
     }
-    const Group group{true, true, nullptr, block == 0, job.columns ? totals : nullptr, kPanel};
+    const Group group{block % kRowBlock == 0,
+                      block_end % kRowBlock == 0 || block_end == job.problem.rows,
+                      chain,
+                      block < kRowBlock,
+                      job.columns ? totals : nullptr,
+                      stride};
     write_rows<T>(job, rows, group, begin, end, nullptr);
   }
-  write_column_sums<T>(job, begin, end, totals, kPanel, -0.0f);
+  if (last == job.problem.rows) write_column_sums<T>(job, begin, end, totals, stride, -0.0f);
   if (job.streaming) hwy::FlushStream();
+}
+
+template <class T>
+void run_wide(const Job& job) {
+  const Plan& plan = job.plan;
+  const int64_t all = job.problem.rows;
+  for (int64_t first = 0; first < all; first += plan.batch_rows) {
+    const int64_t last = std::min(first + plan.batch_rows, all);
+    if (job.problem.want_dx) {
+      parallel_blocks((last - first) * plan.panels, [&](int64_t index) {
+        panel_sums<T>(job, first + index / plan.panels, index % plan.panels);
+      });
+      parallel_blocks(last - first, [&](int64_t row) { row_means<T>(job, first + row); });
+    }
+    parallel_blocks(plan.panels, [&](int64_t index) { panel<T>(job, first, last, index); });
+  }
 }
 
 // dgamma and dbeta of columns [begin, end) from all slabs, in the slabs' order.
@@ -479,15 +513,7 @@ void run(const Job& job) {
       prepare_gamma<T>(job.problem, job.at.gamma, begin, end, out);
     });
   }
-  if (plan.wide) {
-    if (job.problem.want_dx) {
-      parallel_blocks(job.problem.rows * plan.panels,
-                      [&](int64_t index) { panel_sums<T>(job, index); });
-      parallel_blocks(job.problem.rows, [&](int64_t row) { row_means<T>(job, row); });
-    }
-    parallel_blocks(plan.panels, [&](int64_t index) { panel<T>(job, index); });
-    return;
-  }
+  if (plan.wide) return run_wide<T>(job);
   parallel_blocks(plan.slabs, [&](int64_t index) { slab<T>(job, index); });
   if (!job.columns || job.one_block) return;
   const auto finish = [&](int64_t index) {

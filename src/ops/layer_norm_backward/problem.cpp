@@ -226,6 +226,15 @@ Plan make_plan(const Problem& problem) {
   if (plan.wide) {
     plan.row_bytes =
         problem.rows * (plan.panels * 2 * double_size + static_cast<int64_t>(sizeof(RowMeans)));
+    plan.batch_rows = problem.want_dx
+                          ? batch_rows(problem.rows, problem.cols,
+                                       static_cast<int64_t>(dtype_size(problem.x.dtype)))
+                          : problem.rows;
+    if (columns && plan.batch_rows < problem.rows) {
+      const int64_t chain = plan.batch_rows < kRowBlock ? float_size : 0;
+      plan.partial_bytes =
+          saturating_product({2, round_up(problem.cols, kWidestStrip), double_size + chain});
+    }
   } else if (columns && problem.rows > kRowBlock) {
     plan.partial_bytes =
         saturating_product({plan.slabs, 2, round_up(problem.cols, kWidestStrip), double_size});

@@ -51,12 +51,14 @@ struct Plan {
   bool wide = false;      // column panels instead of slabs of rows
   int64_t slab_rows = 0;  // rows a slab (not wide)
   int64_t slabs = 0;
-  int64_t panels = 0;  // wide
+  int64_t panels = 0;      // wide
+  int64_t batch_rows = 0;  // wide: rows that pass both visits before others do
 
   // Bytes of workspace regions; 0: not needed.
   int64_t gamma_bytes = 0;  // gamma as FP32
   // double [slabs][2][padded cols]: dgamma and dbeta totals of each slab. One block of rows has
-  // none.
+  // none. Wide, where there are batches: double [2][padded cols], and float [2 * padded cols] for
+  // the chains of a row block that is more than a batch.
   int64_t partial_bytes = 0;
   // wide: double [rows][panels][2]: sums of g and g * xhat; RowMeans [rows]
   int64_t row_bytes = 0;

@@ -561,6 +561,25 @@ TEST(LayerNormBackward, StreamedOutputsAreRight) {
   }
 }
 
+// Wide rows pass in batches of a row block, or of half of one, where dx is wanted.
+TEST(LayerNormBackward, BatchesOfWideRowsGiveTheSumsOfAllRows) {
+  if (aclgrad_has_device_queues()) GTEST_SKIP() << "of the CPU's caches";
+  for (const auto& [dims, dtype] :
+       {std::pair(Dims{40, 110001}, ACL_FLOAT), std::pair(Dims{50, 240001}, ACL_FLOAT),
+        std::pair(Dims{75, 120001}, ACL_BF16)}) {
+    SCOPED_TRACE(std::to_string(dims[1]) + " columns");
+    Problem batched(dims, all_of(dtype));
+    ASSERT_TRUE(batched.run_it().ok());
+    batched.expect_right(batched.exact());
+    Options without_dx = all_of(dtype);
+    without_dx.want[0] = false;
+    Problem together(dims, without_dx);
+    ASSERT_TRUE(together.run_it().ok());
+    expect_same_bits("dgamma", batched.dgamma.bits(), together.dgamma.bits());
+    expect_same_bits("dbeta", batched.dbeta.bits(), together.dbeta.bits());
+  }
+}
+
 TEST(LayerNormBackward, AMillionTermsAndConstantColumnsHoldTheTolerance) {
   // A row of two elements occupies sixteen threads of a GPU, which take minutes to emulate.
   const int64_t many = aclgrad_has_device_queues() ? 50000 : 1000000;
@@ -608,9 +627,10 @@ uint64_t planned_workspace(int64_t rows, int64_t cols, aclDataType dtype) {
 TEST(LayerNormBackward, LargeOperandsHaveAWorkspaceOfAtMostATwentiethOfThem) {
   // Chains and row numbers of a GPU take up to a sixth: its memory is not the limit.
   if (aclgrad_has_device_queues()) GTEST_SKIP() << "of the CPU's plan";
-  constexpr int64_t kShapes[][2] = {{8192, 4096}, {2048, 12288}, {32768, 768}, {200704, 192},
-                                    {400000, 64}, {1024, 20000}, {2000, 8000}, {300, 60000},
-                                    {20, 600000}, {64, 200000},  {12000000, 1}};
+  constexpr int64_t kShapes[][2] = {{8192, 4096}, {2048, 12288}, {32768, 768},  {200704, 192},
+                                    {400000, 64}, {1024, 20000}, {2000, 8000},  {300, 60000},
+                                    {20, 600000}, {64, 200000},  {12000000, 1}, {40, 110000},
+                                    {67, 200000}, {51, 240000},  {100, 240000}};
   for (const auto& [rows, cols] : kShapes) {
     for (const aclDataType dtype : {ACL_FLOAT, ACL_FLOAT16, ACL_BF16}) {
       const uint64_t element = dtype == ACL_FLOAT ? 4 : 2;

@@ -35,6 +35,23 @@ constexpr bool is_wide(int64_t rows, int64_t cols) {
   return (rows < kWideRows && cols >= 2 * kPanel) || cols > kWideCols;
 }
 
+// Bytes of dy and x that stay in the last-level cache between two visits.
+inline constexpr int64_t kCachedBytes = int64_t{28} << 20;
+
+// Rows of a wide problem that pass both visits before others do: a row block, or half of one (parts
+// of it gain nothing), where they stay in that cache. The totals of all columns wait in the
+// workspace then, and the chains of parts of a block: with gamma and the rows' sums 21 or 29 bytes
+// a column, for which there must be rows enough to be at most 5 % of the operands. Does not
+// influence the bits.
+constexpr int64_t batch_rows(int64_t rows, int64_t cols, int64_t element) {
+  const int64_t row_bytes = cols * 2 * element;
+  if (rows * row_bytes <= kCachedBytes) return rows;
+  const bool whole = kRowBlock * row_bytes <= kCachedBytes;
+  const int64_t batch = whole ? kRowBlock : kRowBlock / 2;
+  const int64_t waiting = whole ? 21 : 29;
+  return batch * row_bytes > kCachedBytes || rows * 3 * element < 20 * waiting ? rows : batch;
+}
+
 // Elements from which memory counts: 16-bit operands of 50 MB.
 inline constexpr int64_t kLarge = int64_t{1} << 23;
 

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Embedding on the CPU: a copy of rows with canonical NaNs, several at a time on their way from
 // memory. An output that does not fit the cache is written past it; where rows are not whole lines,
-// the shortest through a stage, short ones from registers and long ones line by line.
+// short ones from registers, or through a stage where an instruction set cannot shuffle them, and
+// long ones line by line.
 #include <algorithm>
 #include <atomic>
 #include <cstddef>
@@ -33,16 +34,11 @@ namespace {
 // ends are not.
 constexpr size_t kStreamBytes = 256;
 
-// Bytes from which rows that follow each other go line by line (LineWriter). Shorter ones go
-// through a stage: what two rows put into one line is stored twice before it is loaded once, which
-// a core does not do in a hurry (one Zen 4 core: f32 378788x378788x33 9.9 ms by lines, 7.6 through
-// the stage; f16 97276x97276x257 4.7 and 6.7).
+// Bytes from which rows that follow each other go line by line (LineWriter). Shorter ones go from
+// registers (CarryWriter): what two rows put into one line is stored twice before it is loaded
+// once, which a core does not do in a hurry, least of all behind streaming stores (two Zen 4 cores:
+// bf16 1100004x11107x45 5.6 ms through a stage, 3.8 from registers).
 constexpr size_t kLongRow = 256;
-
-// Bytes from which shorter rows go to y from registers (CarryWriter). Sixteen-bit elements take
-// twice the shuffles (the same core: bf16 757576x757576x33 8.6 ms so, 7.6 through the stage;
-// 196850x196850x127 4.6 and 5.6; f32 198413x198413x63 4.4 and 5.1).
-[[maybe_unused]] constexpr size_t kLeastCarried = 64, kLeastCarriedHalves = 128;
 
 // Of the stage of the shortest rows.
 constexpr size_t kStageBytes = size_t{16} << 10;
@@ -161,6 +157,17 @@ class Lookup {
     job_.note_bad(position);
     return nullptr;
   }
+  // Asks for the row of a position, whatever its index is. `kLevel`: as ask_for().
+  template <int kLevel>
+  HWY_INLINE void ask(int64_t position, size_t bytes) const {
+    const int64_t place = uniform_ ? position * index_step_ : job_.places(position);
+    const auto row = static_cast<uintptr_t>(load_index<Index>(indices_, place));
+    const auto at = reinterpret_cast<uintptr_t>(table_) + row * static_cast<uintptr_t>(row_step_);
+    for (size_t i = 0; i < bytes - 1; i += kCacheLine) {
+      __builtin_prefetch(reinterpret_cast<const void*>(at + i), 0, kLevel);
+    }
+    __builtin_prefetch(reinterpret_cast<const void*>(at + bytes - 1), 0, kLevel);
+  }
 
  private:
   const Job& job_;
@@ -216,19 +223,35 @@ HWY_INLINE void each_row(const Job& job, const Part& part, Copy&& copy) {
   }
 }
 
-// Whether rows that follow each other and are written past the cache went from registers.
+// Whether rows that follow each other and are no whole lines went from registers.
 template <class Kind, class Index>
 bool carry_rows(const Job& job, const Part& part) {
 #if HWY_TARGET <= HWY_AVX2
-  constexpr size_t kUnit = Rotation<Kind>::kUnit;
-  constexpr size_t kLeast = kUnit == 2 ? kLeastCarriedHalves : kLeastCarried;
-  if (part.bytes < kLeast || part.bytes >= kLongRow) return false;
-  if ((reinterpret_cast<uintptr_t>(part.y) | part.bytes) % kUnit != 0) return false;
-  CarryWriter<Kind> carry;
-  each_row<Kind, Index>(job, part, [&](char* to, const char* from, const char* ahead) HWY_ATTR {
-    ask_for<Kind, 2>(ahead, part.bytes);
-    carry.row(to, from, part.bytes);
-  });
+  using Writer = CarryWriter<Kind>;
+  constexpr size_t kUnit = std::max(Rotation<Kind>::kUnit, sizeof(typename Kind::Bits));
+  const size_t bytes = part.bytes;
+  if (bytes < Writer::kLeast || bytes >= kLongRow) return false;
+  if ((reinterpret_cast<uintptr_t>(part.y) | bytes) % kUnit != 0) return false;
+  const Lookup<Index> lookup(job, part.first_byte);
+  Writer carry(part.y + part.begin * job.row_bytes, bytes, job.streaming);
+  const auto each = [&](auto&& write) HWY_ATTR {
+    int64_t position = part.begin;
+    for (const int64_t end = part.end - job.ahead; position < end; ++position) {
+      if (bytes >= kLeastNear) {
+        lookup.template ask<2>(position + job.ahead, bytes);
+        lookup.template ask<3>(position + job.ahead / 2, bytes);
+      } else {
+        lookup.template ask<3>(position + job.ahead, bytes);
+      }
+      write(lookup.find(position));
+    }
+    for (; position < part.end; ++position) write(lookup.find(position));
+  };
+  if (bytes < Writer::kBytes) {
+    each([&](const char* from) HWY_ATTR { carry.short_row(from); });
+  } else {
+    each([&](const char* from) HWY_ATTR { carry.long_row(from); });
+  }
   carry.flush();
   return true;
 #else
@@ -245,9 +268,8 @@ void block(const Job& job, int64_t task) {
   const size_t bytes = part.bytes;
   constexpr size_t kUnit = Kind::kFloating ? sizeof(typename Kind::Bits) : 1;
   const bool stream = job.streaming;
-  const bool carried = stream && job.follows && carry_rows<Kind, Index>(job, part);
-  if (carried) {
-    hwy::FlushStream();
+  if (job.follows && carry_rows<Kind, Index>(job, part)) {
+    if (stream) hwy::FlushStream();
     return;
   }
   if (stream && job.follows && bytes < kLongRow) {

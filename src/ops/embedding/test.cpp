@@ -131,6 +131,8 @@ TEST(Embedding, LargeOutputs) {
     run_large(33, Arrangement::kOffset, ACL_FLOAT);
     run_large(101, Arrangement::kOffset, ACL_FLOAT16);
     run_large(40, Arrangement::kContiguous, ACL_INT32);
+    run_large(21, Arrangement::kOffset, ACL_FLOAT16);
+    run_large(11, Arrangement::kContiguous, ACL_FLOAT);
   });
   run_large(1024, Arrangement::kContiguous);
   run_large(300, Arrangement::kRowPadded);
@@ -297,6 +299,8 @@ TEST(Embedding, NansInLargeOutputs) {
     run_large(ACL_FLOAT, 48, Arrangement::kOffset);
     run_large(ACL_BF16, 77, Arrangement::kOffset);
     run_large(ACL_DOUBLE, 17, Arrangement::kContiguous);
+    run_large(ACL_BF16, 23, Arrangement::kOffset);
+    run_large(ACL_DOUBLE, 3, Arrangement::kContiguous);
   });
   run_large(ACL_BF16, 515, Arrangement::kContiguous);
   run_large(ACL_FLOAT16, 37, Arrangement::kOffset);

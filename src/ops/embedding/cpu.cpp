@@ -228,7 +228,7 @@ template <class Kind, class Index>
 bool carry_rows(const Job& job, const Part& part) {
 #if HWY_TARGET <= HWY_AVX2
   using Writer = CarryWriter<Kind>;
-  constexpr size_t kUnit = std::max(Rotation<Kind>::kUnit, sizeof(typename Kind::Bits));
+  constexpr size_t kUnit = std::max(Writer::kUnit, sizeof(typename Kind::Bits));
   const size_t bytes = part.bytes;
   if (bytes < Writer::kLeast || bytes >= kLongRow) return false;
   if ((reinterpret_cast<uintptr_t>(part.y) | bytes) % kUnit != 0) return false;

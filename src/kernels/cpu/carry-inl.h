@@ -117,13 +117,13 @@ class Carry {
   static constexpr size_t kBytes = Turn::kBytes;
   static constexpr size_t kUnits = Turn::kUnits;
 
-  HWY_INLINE Carry() { carry_ = hn::Zero(Tag()); }
   // What comes next belongs at `to`, a multiple of a unit. Nothing is carried.
   HWY_INLINE void begin(char* to, bool streaming) {
     streaming_ = streaming;
     first_ = reinterpret_cast<uintptr_t>(to) % kBytes;
     carried_ = first_ / kUnit;
     place_ = to - first_;
+    carry_ = hn::Zero(Tag());
   }
   // Where what comes next belongs.
   HWY_INLINE char* end() const { return place_ + carried_ * kUnit; }

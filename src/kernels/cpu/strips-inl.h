@@ -134,6 +134,18 @@ HWY_INLINE Strip<T> keep_first_columns(const Strip<T>& strip, size_t count) {
   return out;
 }
 
+#if HWY_TARGET <= HWY_AVX3
+// A strip without a NaN as it lies in memory.
+template <class T>
+HWY_INLINE VecU32 packed_strip(const Strip<T>& strip) {
+  if constexpr (kStripVectors<T> == 1) {
+    return hn::BitCast(TagU32(), strip.v[0].part[0]);
+  } else {
+    return hn::BitCast(TagU32(), packed(strip.v[0].part[0], strip.v[1].part[0], T()));
+  }
+}
+#endif
+
 // Stores a strip without a NaN as its own dtype; `streaming`: past the caches, p must be aligned to
 // a strip then.
 template <class T>

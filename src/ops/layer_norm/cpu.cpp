@@ -43,7 +43,7 @@ constexpr int64_t kGroupBytes = int64_t{8} << 10;
 // core: f32 8192x4096 12.1 ms in pairs and 13.3 ms one by one, bf16 9.1 and 7.5 ms).
 constexpr int64_t kPairColumns = 2048;
 
-// Columns up to which rows are written and summed one after the other: a group of them is so short
+// Columns up to which rows are summed and written one after the other: a group of them is so short
 // that reading and writing overlap by themselves.
 constexpr int64_t kApartColumns = 64;
 
@@ -251,49 +251,92 @@ bool writes_across(const Job& job) {
          job.x_rows.stride() == cols;
 }
 
-// One task: a slab of rows.
+// Rows from `row` on, as many as a group and `end` allow.
 template <class T>
-void slab(const Job& job, int64_t index) {
-  const int64_t cols = job.problem.cols;
+HWY_INLINE void locate(const Job& job, int64_t row, int64_t end, int64_t group, Rows<T>& to) {
+  to.count = static_cast<size_t>(std::min(group, end - row));
+  to.x[0] = first_of<T>(job, row);
+  to.y[0] = first_of_y(job, row);
+  const auto count = static_cast<int64_t>(to.count);
+  to.columns_stride = columns_stride<T>(job, row, to.count);
+  if (job.x_rows.uniform() && job.y_rows.uniform()) {
+    for (int64_t r = 1; r < count; ++r) to.x[r] = to.x[0] + r * job.x_rows.stride();
+    for (int64_t r = 1; r < count; ++r) to.y[r] = static_cast<char*>(to.y[0]) + r * job.y_row_bytes;
+    return;
+  }
+  for (int64_t r = 1; r < count; ++r) {
+    to.x[r] = first_of<T>(job, row + r);
+    to.y[r] = first_of_y(job, row + r);
+  }
+}
+
+// Rows that are written on their own.
+template <class T>
+HWY_INLINE void write_apart(const Job& job, Rows<T>& rows, YStage<T>& stage, bool staged,
+                            bool in_stage, Rows<T>& part) {
+  if (in_stage) {
+    const Store store{job.problem.y.dtype, false};
+    write_rows(rows, weights_of<T>(job), static_cast<size_t>(job.problem.cols), store,
+               is_plain(job, rows), true);
+  } else if (staged) {
+    write_staged(job, rows, part, stage);
+  } else {
+    write_in_place(job, rows);
+  }
+}
+
+// One task: a slab of rows of up to kApartColumns.
+template <class T>
+void short_slab(const Job& job, int64_t index) {
   const int64_t begin = index * job.plan.slab_rows;
   const int64_t end = std::min(begin + job.plan.slab_rows, job.problem.rows);
-  const int64_t group = group_rows<T>(cols);
-  const bool together = cols > kApartColumns;
-  const bool joined = together && job.y_follows && is_staged<T>(job);
-  const bool staged = !joined && is_staged<T>(job);
+  const int64_t group = group_rows<T>(job.problem.cols);
+  const bool staged = is_staged<T>(job);
 #if HWY_TARGET <= HWY_AVX3
   const bool across = writes_across<T>(job);
-  const AcrossWriter across_writer(job.gamma, job.beta, across ? static_cast<size_t>(cols) : 0);
+  const AcrossWriter across_writer(job.gamma, job.beta,
+                                   across ? static_cast<size_t>(job.problem.cols) : 0);
 #endif
+  YStage<T> stage(job.streaming);
+  Rows<T> rows, part;
+  for (int64_t row = begin; row < end; row += group) {
+    locate(job, row, end, group, rows);
+    find_statistics(job, rows);
+    put_statistics(job, row, rows);
+#if HWY_TARGET <= HWY_AVX3
+    if constexpr (std::is_same_v<T, float>) {
+      if (across && rows.count == kRows && is_plain(job, rows)) {
+        stage.flush();
+        across_writer.write(rows);
+        continue;
+      }
+    }
+#endif
+    write_apart(job, rows, stage, staged, staged && enter_stage(job, rows, stage), part);
+  }
+  stage.flush();
+  if (job.streaming) hwy::FlushStream();
+}
+
+// The same of longer rows.
+template <class T>
+void slab(const Job& job, int64_t index) {
+  const int64_t begin = index * job.plan.slab_rows;
+  const int64_t end = std::min(begin + job.plan.slab_rows, job.problem.rows);
+  const int64_t group = group_rows<T>(job.problem.cols);
+  const bool joined = job.y_follows && is_staged<T>(job);
+  const bool staged = !joined && is_staged<T>(job);
   SharedLine<T> line;
   YStage<T> stage(job.streaming);
   Rows<T> blocks[2], part;
   Rows<T>* rows = &blocks[0];
   Rows<T>* next = &blocks[1];
-  const auto locate = [&](Rows<T>& to, int64_t row) {
-    to.count = static_cast<size_t>(std::min(group, end - row));
-    to.x[0] = first_of<T>(job, row);
-    to.y[0] = first_of_y(job, row);
-    const auto count = static_cast<int64_t>(to.count);
-    to.columns_stride = columns_stride<T>(job, row, to.count);
-    if (job.x_rows.uniform() && job.y_rows.uniform()) {
-      for (int64_t r = 1; r < count; ++r) to.x[r] = to.x[0] + r * job.x_rows.stride();
-      for (int64_t r = 1; r < count; ++r) {
-        to.y[r] = static_cast<char*>(to.y[0]) + r * job.y_row_bytes;
-      }
-      return;
-    }
-    for (int64_t r = 1; r < count; ++r) {
-      to.x[r] = first_of<T>(job, row + r);
-      to.y[r] = first_of_y(job, row + r);
-    }
-  };
-  locate(*rows, begin);
+  locate(job, begin, end, group, *rows);
   find_statistics(job, *rows);
   for (int64_t row = begin; row < end; row += group) {
     put_statistics(job, row, *rows);
     const bool more = row + group < end;
-    if (more) locate(*next, row + group);
+    if (more) locate(job, row + group, end, group, *next);
     if (joined && is_plain(job, *rows)) {
       write_joined_and_find(job, *rows, line, more ? next : nullptr);
       if (more) finish_dense(job, *next);
@@ -301,31 +344,12 @@ void slab(const Job& job, int64_t index) {
       continue;
     }
     line.flush();
-#if HWY_TARGET <= HWY_AVX3
-    if constexpr (std::is_same_v<T, float>) {
-      if (across && rows->count == kRows && is_plain(job, *rows)) {
-        stage.flush();
-        across_writer.write(*rows);
-        if (more) find_statistics(job, *next);
-        std::swap(rows, next);
-        continue;
-      }
-    }
-#endif
     const bool in_stage = staged && enter_stage(job, *rows, stage);
-    if (more && together && staged == in_stage && is_plain(job, *rows)) {
+    if (more && staged == in_stage && is_plain(job, *rows)) {
       write_and_find(job, *rows, job.streaming && !staged, *next);
       finish_dense(job, *next);
     } else {
-      if (in_stage) {
-        const Store store{job.problem.y.dtype, false};
-        write_rows(*rows, weights_of<T>(job), static_cast<size_t>(cols), store,
-                   is_plain(job, *rows), true);
-      } else if (staged) {
-        write_staged(job, *rows, part, stage);
-      } else {
-        write_in_place(job, *rows);
-      }
+      write_apart(job, *rows, stage, staged, in_stage, part);
       if (more) find_statistics(job, *next);
     }
     std::swap(rows, next);
@@ -355,6 +379,7 @@ void run(const Job& whole) {
                       usual(job.beta, plan.beta_as_it_is);
   parallel_blocks(plan.slabs, [&](int64_t index) {
     if (job.gathered) return gathered_slab<T>(job, index);
+    if (job.problem.cols <= kApartColumns) return short_slab<T>(job, index);
     slab<T>(job, index);
   });
 }

@@ -26,6 +26,7 @@
 #include "kernels/cpu/strips-inl.h"
 #include "kernels/cpu/sums-inl.h"
 #include "ops/layer_norm_backward/block-inl.h"
+#include "ops/layer_norm_backward/carried-inl.h"
 #include "ops/layer_norm_backward/exact-inl.h"
 #include "ops/layer_norm_backward/gather-inl.h"
 
@@ -168,6 +169,21 @@ void locate(const Job& job, int64_t row, size_t count, Rows<T>& rows) {
 template <class T>
 using DxStage = Stage<T, kDxStageBytes>;
 
+// Where dx of rows that follow each other and are not whole lines goes on its way past the caches:
+// of short rows the registers, if nothing keeps them from it, else a stage.
+template <class T>
+struct DxWay {
+  DxStage<T> stage{true};
+  DxCarry<T> carry;
+  bool carried = false;  // the last rows were
+
+  void flush() {
+    if (carried) carry.flush();
+    carried = false;
+    stage.flush();
+  }
+};
+
 // Some of the columns of a group of rows, and where their chains stand.
 struct Tile {
   int64_t begin, end;
@@ -265,33 +281,63 @@ HWY_NOINLINE void write_chains(const Job& job, int64_t begin, int64_t end, const
   if (problem.want_dbeta) write(problem.dbeta, job.at.dbeta, chain + kLanes);
 }
 
+#if HWY_TARGET <= HWY_AVX3
+// Rows that are carried are to come, the first of which belongs at `dx`.
+template <class T>
+HWY_INLINE void enter_carry(DxWay<T>& way, T* dx) {
+  if (way.carried && way.carry.end() == reinterpret_cast<char*>(dx)) return;
+  way.flush();
+  way.carry.begin(reinterpret_cast<char*>(dx), true);
+  way.carried = true;
+}
+template <class T>
+HWY_INLINE void write_carried(const Job& job, const Rows<T>& rows, DxWay<T>& way, float* chain) {
+  carry_columns(rows, job.gamma, static_cast<size_t>(job.problem.cols), chain, way.carry);
+}
+#else
+template <class T>
+void enter_carry(DxWay<T>&, T*) {}
+template <class T>
+void write_carried(const Job&, const Rows<T>&, DxWay<T>&, float*) {}
+#endif
+
 // Second visit of a group of rows: columns [begin, end), a tile at a time, so that its chains stay
 // in L1 and every row is read and written in runs long enough for the memory's pages.
 template <class T>
 void write_rows(const Job& job, Rows<T>& rows, const Group& group, int64_t begin, int64_t end,
-                DxStage<T>* stage) {
+                DxWay<T>* way) {
   const Problem& problem = job.problem;
   const bool plain = problem.dx.dtype == problem.x.dtype && problem.want_dx &&
                      (rows.ordinary || dx_has_no_nan(rows));
   Store store{problem.want_dx ? problem.dx.dtype : ACL_DT_UNDEFINED,
               job.streaming && plain && job.forms.dx.dense()};
-  if (stage != nullptr) {
+  const uint32_t near_zero = problem.want_dgamma ? rows_near_zero(rows) : 0;
+  bool carried = false;
+  if (way != nullptr) {
     store.streaming = false;
     const auto cols = static_cast<size_t>(problem.cols);
-    T* room = stage->room(static_cast<T*>(rows.dx[0]), rows.count * cols);
-    for (size_t r = 0; r < rows.count; ++r) rows.dx[r] = room + r * cols;
+    carried = carries_rows<T>(cols) && plain && !job.gathered && rows.exact == 0 &&
+              (near_zero == 0 || !any_near_mean(rows, near_zero, 0, problem.cols));
+    if (carried) {
+      enter_carry(*way, static_cast<T*>(rows.dx[0]));
+    } else {
+      if (way->carried) way->flush();
+      T* room = way->stage.room(static_cast<T*>(rows.dx[0]), rows.count * cols);
+      for (size_t r = 0; r < rows.count; ++r) rows.dx[r] = room + r * cols;
+    }
   }
   for (size_t r = 0; store.streaming && r < rows.count; ++r) {
     store.streaming = begins_line(static_cast<T*>(rows.dx[r]) + begin);
   }
-  const uint32_t near_zero = problem.want_dgamma ? rows_near_zero(rows) : 0;
   alignas(64) float tile_chain[2 * kTile];
   for (int64_t at = begin; at < end; at += kTile) {
     float* chain = group.chain == nullptr ? tile_chain : group.chain + 2 * (at - begin);
     const Tile tile{at, std::min(at + kTile, end), chain};
     const int64_t columns = round_up(tile.end - at, static_cast<int64_t>(kStrip<T>));
     if (group.first) std::fill_n(chain, 2 * columns, 0.0f);
-    if (plain) {
+    if (carried) {
+      write_carried(job, rows, *way, chain);
+    } else if (plain) {
       write_tile<T, true>(job, rows, near_zero, store, tile);
     } else {
       write_tile<T, false>(job, rows, near_zero, store, tile);
@@ -337,7 +383,7 @@ void slab(const Job& job, int64_t index) {
                       cols * size % static_cast<int64_t>(kLineBytes) != 0 &&
                       kRowBlock * cols * size + int64_t{kLineBytes} <= int64_t{kDxStageBytes};
   const bool uniform = !job.gathered && job.places.dy.uniform() && job.places.x.uniform();
-  DxStage<T> stage(job.streaming);
+  DxWay<T> way;
   Rows<T> rows;
   for (int64_t block = begin; block < end; block += kRowBlock) {
     const int64_t block_end = std::min(block + kRowBlock, end);
@@ -356,10 +402,10 @@ void slab(const Job& job, int64_t index) {
                         block == begin,
                         job.columns && !job.one_block ? job.slab_totals(index) : nullptr,
                         job.padded_cols};
-      write_rows<T>(job, rows, group, 0, cols, staged ? &stage : nullptr);
+      write_rows<T>(job, rows, group, 0, cols, staged ? &way : nullptr);
     }
   }
-  stage.flush();
+  way.flush();
   if (job.streaming) hwy::FlushStream();
 }
 

@@ -561,6 +561,42 @@ TEST(LayerNormBackward, StreamedOutputsAreRight) {
   }
 }
 
+// Rows that share lines, on every target: a NaN, rows that take FP64 and one whose mean is 0 are
+// among them.
+TEST(LayerNormBackward, StreamedShortRowsAreRight) {
+  if (aclgrad_has_device_queues()) GTEST_SKIP() << "of the CPU's caches";
+  for (const auto& [dims, dtype] :
+       {std::pair(Dims{135001, 33}, ACL_FLOAT), std::pair(Dims{290001, 31}, ACL_BF16),
+        std::pair(Dims{145001, 63}, ACL_FLOAT16)}) {
+    SCOPED_TRACE(std::to_string(dims[1]) + " columns");
+    Options options = all_of(dtype);
+    options.out = Arrangement::kOffset;
+    Problem problem(dims, options);
+    const auto cols = static_cast<size_t>(dims[1]);
+    std::vector<double> x = problem.x.values(), dy = problem.dy.values();
+    std::vector<double> mean = problem.mean.values();
+    x[1000 * cols + 7] = std::numeric_limits<double>::quiet_NaN();
+    for (size_t row : {size_t{2000}, size_t{2001}, size_t{40000}}) {
+      mean[row] = 0.0;
+      for (size_t c = 0; c < cols; ++c) {
+        x[row * cols + c] *= dtype == ACL_FLOAT16 ? 0x1p-20 : 1e-38;
+        dy[row * cols + c] *= dtype == ACL_FLOAT16 ? 0x1p-20 : 1e-38;
+      }
+    }
+    mean[3000] = 0.0;
+    problem.x.fill(x);
+    problem.dy.fill(dy);
+    problem.mean.fill(mean);
+    const Reference exact = problem.exact();
+    for_each_target([&](const std::string& target) {
+      SCOPED_TRACE(target);
+      ASSERT_TRUE(problem.run_it().ok());
+      problem.expect_right(exact);
+      EXPECT_TRUE(problem.dx.untouched_outside());
+    });
+  }
+}
+
 // Wide rows pass in batches of a row block, or of half of one, where dx is wanted.
 TEST(LayerNormBackward, BatchesOfWideRowsGiveTheSumsOfAllRows) {
   if (aclgrad_has_device_queues()) GTEST_SKIP() << "of the CPU's caches";

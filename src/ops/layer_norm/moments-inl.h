@@ -315,15 +315,19 @@ HWY_NOINLINE double squares_around(double mean, const T* x, size_t n) {
   return around < 0.0 ? 0.0 : around;
 }
 
+// The mean of `n` columns from their put_sums().
+HWY_INLINE double mean_of(double* sums, size_t n) {
+  for (size_t half = kWideSums / 2; half > 0; half /= 2) {
+    for (size_t i = 0; i < half; ++i) sums[i] += sums[i + half];
+  }
+  return sums[0] / static_cast<double>(n);
+}
+
 // The moments of a panel from what one visit left. Where the number near the mean was not near
 // enough, so that a difference of large squares would lose digits, the squares are taken again.
 template <class T>
 HWY_INLINE Moments moments_from(LongTotals& totals, const T* x, size_t n) {
-  double* sums = totals.sums;
-  for (size_t half = kWideSums / 2; half > 0; half /= 2) {
-    for (size_t i = 0; i < half; ++i) sums[i] += sums[i + half];
-  }
-  const double mean = sums[0] / static_cast<double>(n);
+  const double mean = mean_of(totals.sums, n);
   const double step = mean - static_cast<double>(totals.centre);
   const double squares = join16(totals.squares);
   const double added = step * step * static_cast<double>(n);
@@ -336,11 +340,10 @@ template <class T>
 Moments moments(const T* x, int64_t columns) {
   const auto n = static_cast<size_t>(columns);
   LongTotals totals;
-  if (n < kLanes) {
+  if (n < kLanes) {  // no number near the mean
     put_sums(x, n, totals.sums);
-    totals.centre = 0.0f;
-    for (double& square : totals.squares) square = 0.0;
-    return moments_from(totals, x, n);
+    const double mean = mean_of(totals.sums, n);
+    return {mean, squares_around(mean, x, n)};
   }
   totals.centre = near_mean(x);
   LongSums sums(totals.centre);

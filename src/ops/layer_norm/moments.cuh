@@ -96,7 +96,8 @@ template <class T>
 __device__ Moments panel_moments(const T* x, int count) {
   constexpr int kLanesOfVector = static_cast<int>(kLanes);
   float centre = 0.0f;
-  if (count >= kLanesOfVector) {
+  const bool has_centre = count >= kLanesOfVector;
+  if (has_centre) {
     centre = cuda::widen(x[cuda::lane_index() % kLanesOfVector]);
     for (int bit = kLanesOfVector / 2; bit > 0; bit /= 2) {
       centre += __shfl_xor_sync(kAllLanes, centre, bit);
@@ -116,13 +117,12 @@ __device__ Moments panel_moments(const T* x, int count) {
     });
     squares += static_cast<double>(join_vectors<T>(chain));
   }
-  if (count < kLanesOfVector) squares = 0.0;
   const double mean = join_lanes<T>(join_vectors<T>(sum)) / static_cast<double>(count);
   const double around = join_lanes<T>(squares);
   const double step = mean - static_cast<double>(centre);
   const double added = step * step * static_cast<double>(count);
-  if (added <= kMostAdded * around) return {mean, around - added};
-  // The number was not near enough.
+  if (has_centre && added <= kMostAdded * around) return {mean, around - added};
+  // There was none, or it was not near enough.
   const auto near = static_cast<float>(mean);
   double again = 0.0;
   for (int begin = 0; begin < count; begin += kChainCols) {

@@ -723,6 +723,25 @@ TEST(LayerNorm, ConstantRows) {
   EXPECT_TRUE(std::isnan(problem.y.values()[0]));
 }
 
+// The rest of a panel is less than a vector, and its own mean 0.
+TEST(LayerNorm, LastColumnsWhoseMeanIsZero) {
+  for (const int64_t cols : {int64_t{4104}, int64_t{8194}, int64_t{36866}}) {
+    for (const aclDataType dtype : kFloats) {
+      SCOPED_TRACE(std::to_string(cols) + " columns");
+      Problem problem({2, cols}, all_of(dtype));
+      std::vector<double> x = problem.x.values();
+      const auto of_row = static_cast<size_t>(cols);
+      for (size_t row = 0; row < 2; ++row) {
+        for (size_t c = of_row / 4096 * 4096; c < of_row; ++c) {
+          x[row * of_row + c] = c % 2 == 0 ? 1000.0 : -1000.0;
+        }
+      }
+      problem.x.fill(x);
+      problem.run_and_check();
+    }
+  }
+}
+
 // Elements near a mean that is small only because large numbers cancel.
 TEST(LayerNorm, SmallMeanBetweenLargeNumbers) {
   for (const Dims& dims : {Dims{40, 15}, Dims{10, 1000}, Dims{3, 10000}}) {

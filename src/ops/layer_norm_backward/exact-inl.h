@@ -187,12 +187,37 @@ void exact_means(Rows<T>& rows, Source& source, size_t r, const float* gamma, si
   rows.exact_means[r] = {sum_g / static_cast<double>(cols), sum_gx / static_cast<double>(cols)};
 }
 
+// An infinite xhat meets a g that is 0 only because FP32 has no number so small: the product is
+// infinite then, and no NaN.
+template <class T, class Source>
+bool any_infinity_lost(const Rows<T>& rows, Source& source, size_t r, const float* gamma,
+                       size_t cols) {
+  for (size_t chunk = 0; chunk < cols; chunk += kChainColumns) {
+    const size_t columns = std::min(kChainColumns, cols - chunk);
+    const T* dy_chunk = source.dy(r, chunk, columns);
+    const T* x_chunk = source.x(r, chunk, columns);
+    for (size_t c = 0; c < columns; ++c) {
+      if (!std::isinf((to_float(x_chunk[c]) - rows.mean[r]) * rows.rstd[r])) continue;
+      const float dy = to_float(dy_chunk[c]);
+      const float factor = gamma[chunk + strip_place<T>(c)];
+      if (dy * factor == 0.0f && dy != 0.0f && factor != 0.0f) return true;
+    }
+  }
+  return false;
+}
+
 // After the first visit: marks the rows whose dx is to be computed in FP64, and finds their means.
 template <class T, class Source>
 void mark_exact_rows(Rows<T>& rows, Source& source, const float* gamma, size_t cols) {
   for (size_t r = 0; r < rows.count; ++r) {
     const float g = std::abs(rows.mean_g[r]);
     const float gx = std::abs(rows.mean_gx[r]);
+    if (std::isnan(gx) && std::isfinite(g)) {
+      if (any_infinity_lost(rows, source, r, gamma, cols)) {
+        exact_means(rows, source, r, gamma, cols);
+      }
+      continue;
+    }
     const bool is_small = g < kLeastMeanG || gx < kLeastMeanGx;
     if (!is_small || !std::isfinite(g) || !std::isfinite(gx)) continue;
     const Largest most = largest_in_row(rows, source, r, gamma, cols);

@@ -214,22 +214,30 @@ __device__ inline Sums join_chunks(const float* lane_sums, int64_t chunks, int64
   return {__shfl_sync(kAllLanes, all, 0), __shfl_sync(kAllLanes, all, static_cast<int>(kLanes))};
 }
 
+constexpr float kMostFinite = 0x1.fffffep127f;
+
 // Whether a closer look at the row's elements decides if its dx takes FP64.
 __device__ inline bool is_suspect(float mean_g, float mean_gx) {
   const float g = fabsf(mean_g);
   const float gx = fabsf(mean_gx);
-  constexpr float kMost = 0x1.fffffep127f;
-  return (g < kLeastMeanG || gx < kLeastMeanGx) && g <= kMost && gx <= kMost;
+  if (gx != gx) return g <= kMostFinite;
+  return (g < kLeastMeanG || gx < kLeastMeanGx) && g <= kMostFinite && gx <= kMostFinite;
 }
 
-// The largest magnitudes in a row; `factor`: of the smaller one of dy and gamma.
+// The largest magnitudes in a row; `factor`: of the smaller one of dy and gamma, infinite where an
+// infinite xhat meets a g that is 0 only because FP32 has no number so small: their product is
+// infinite then, and no NaN.
 struct Largest {
   float g = 0.0f, xhat = 0.0f, factor = 0.0f;
 
   __device__ void look(float dy, float x, float gamma, float mean, float rstd) {
-    g = fmaxf(g, fabsf(dy * gamma));
-    xhat = fmaxf(xhat, fabsf((x - mean) * rstd));
-    factor = fmaxf(factor, fminf(fabsf(dy), fabsf(gamma)));
+    const float here_g = fabsf(dy * gamma);
+    const float here_xhat = fabsf((x - mean) * rstd);
+    const float least = fminf(fabsf(dy), fabsf(gamma));
+    const bool lost = here_g == 0.0f && here_xhat > kMostFinite && least > 0.0f;
+    g = fmaxf(g, here_g);
+    xhat = fmaxf(xhat, here_xhat);
+    factor = fmaxf(factor, lost ? here_xhat : least);
   }
   // Of `lanes` threads.
   __device__ void join(int lanes) {
@@ -241,6 +249,7 @@ struct Largest {
   }
   // dx of such a row takes FP64.
   __device__ bool decides(float mean_g, float mean_gx) const {
+    if (mean_gx != mean_gx) return factor > kMostFinite;
     if (factor == 0.0f) return false;
     const bool plain = (fabsf(mean_g) >= kLeastMeanG || g >= kLeastG) &&
                        (fabsf(mean_gx) >= kLeastMeanGx || xhat <= kMostXhat);

@@ -412,6 +412,32 @@ TEST(LayerNormBackward, NanInfAndSubnormalsFlowAsTheFormulaHasThem) {
   tiny.expect_right(tiny.exact());
 }
 
+// FP32 has no number for dy * gamma, which an infinity multiplies all the same.
+TEST(LayerNormBackward, InfinityBesideAProductThatUnderflows) {
+  const double inf = std::numeric_limits<double>::infinity();
+  for (const aclDataType dtype : {ACL_FLOAT, ACL_BF16}) {
+    for (const Dims& dims : {Dims{19, 21}, Dims{20, 1300}, Dims{3, 9000}}) {
+      SCOPED_TRACE(std::to_string(dims[1]) + " columns");
+      Problem problem(dims, all_of(dtype));
+      std::vector<double> x = problem.x.values(), dy = problem.dy.values();
+      std::vector<double> gamma = problem.gamma.values();
+      const auto cols = static_cast<size_t>(dims[1]);
+      gamma[5] = 1e-20;
+      for (size_t row = 0; row < 3; ++row) {
+        x[row * cols + 5] = row == 1 ? -inf : inf;
+        dy[row * cols + 5] = row == 2 ? 0.0 : 1e-30;
+      }
+      problem.x.fill(x);
+      problem.dy.fill(dy);
+      problem.gamma.fill(gamma);
+      ASSERT_TRUE(problem.run_it().ok());
+      problem.expect_right(problem.exact());
+      expect_same_bits_everywhere([&] { return problem.run_it(); },
+                                  {&problem.dx, &problem.dgamma, &problem.dbeta});
+    }
+  }
+}
+
 // Sizes from 1e12 down to the least subnormals, another one for every row of every tensor; now and
 // then an element of another size, a zero, or a row that is its mean. Nothing overflows.
 void fill_with_every_size(Problem& problem, uint64_t seed) {

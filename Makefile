@@ -13,6 +13,8 @@ export TEXT ?=
 PROBLEMS ?=
 # OPERATORS='nsa_compress embedding': what the sweep measures; all by default.
 OPERATORS ?=
+# RIVALS='pytorch onednn': with whom the sweep's shapes are raced too, of those that are installed.
+RIVALS ?=
 # PARTS=suite memcheck: options and parts of scripts/gpu.sh; all by default.
 PARTS ?=
 
@@ -30,6 +32,7 @@ help:
 	@echo '                          ACLGRAD_DEVICE=cuda; of all of them also what small calls cost, and how'
 	@echo '                          the work divides among cores. PROBLEMS=--help names the options'
 	@echo 'make bench-sweep          looks for cliffs between neighbouring shapes; OPERATORS="embedding layer_norm"'
+	@echo '                          RIVALS=pytorch: and shapes that it computes faster'
 	@echo 'make rivals               installs PyTorch and oneDNN (2 GB) below build/ for the bench'
 	@echo 'make asan, make tsan      the tests under the sanitizers'
 	@echo 'make aarch64              a cross build for ARM, under qemu: its kernels, the same bits as here'
@@ -80,7 +83,11 @@ bench-sweep:
 	scripts/setup.sh build test
 	cmake --preset release
 	cmake --build --preset release --target aclgrad_bench
-	python3 bench/sweep.py build/release/bench/aclgrad_bench build/sweep.csv $(OPERATORS)
+	for name in $(RIVALS); do \
+	  command=$$(scripts/rivals.sh options | grep "^$$name=") || { echo "no rival $$name"; exit 1; }; \
+	  set -- "$$@" --rival "$$command"; \
+	done; \
+	python3 bench/sweep.py "$$@" build/release/bench/aclgrad_bench build/sweep.csv $(OPERATORS)
 
 rivals:
 	scripts/setup.sh build test

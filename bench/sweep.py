@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""sweep.py BENCH_PROGRAM SWEEP.csv [operator...]: looks for cliffs between neighbouring shapes.
+"""sweep.py [--rival NAME=COMMAND]... BENCH_PROGRAM SWEEP.csv [operator...]: looks for cliffs between
+neighbouring shapes.
 
 Every operator has families of shapes: one dimension varies by one step around chosen numbers and around
 random ones (200 groups over all operators, always the same; there the other dimensions are drawn, too),
@@ -8,8 +9,10 @@ and another one takes up the rest, so that about 100 MB move. A shape at less th
 speed is a cliff: it and its neighbours are measured up to five times more, the best counts, and if it stays
 one the sweep exits with 1. Only a neighbour that does nearly as much arithmetic for a byte counts: windows of 128
 tokens every 16 cover each token eight times, every 32 four times. Shapes that are slow beside others are
-named all the same.
+named all the same. Where all neighbours are slow only a rival shows it: the shapes that one of them computes
+faster are named, too (an hour with PyTorch, which takes seconds where rows are very short).
 """
+import argparse
 import csv
 import datetime
 import math
@@ -25,6 +28,7 @@ import table
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 BYTES = 100e6
 LEAST = 0.6
+LEVEL = 0.95  # times as fast as a rival: less than a race of five rounds can tell
 AGAIN = 5
 ALIKE = 1.5  # times the multiply-adds of a neighbour
 RANDOM = 200
@@ -180,14 +184,27 @@ def groups_of(operators):
             yield list(family.group(middle, others, dtype))
 
 
-def measure(program, problems, folder):
-    """What is known of the run, and (GB/s, share of the roof) of each problem."""
-    measured = folder / "sweep.measured.csv"
-    subprocess.run([program, "--rounds", "5", "--csv", measured, *problems], check=True)
-    machine, rows = table.read(measured)
-    measured.unlink()
-    run = f"{machine}; {rows[0]['threads']:.0f} threads; {rows[0]['target']}"
-    return run, {row["problem"]: (row["gb_per_s"], row["share_of_roof"]) for row in rows}
+class Bench(NamedTuple):
+    program: str
+    folder: pathlib.Path
+    rivals: list  # NAME=COMMAND
+
+    def names(self):
+        return [rival.split("=", maxsplit=1)[0] for rival in self.rivals]
+
+    def measure(self, problems):
+        """What is known of the run, and (GB/s, share of the roof, times as fast as each rival) of
+        each problem."""
+        measured = self.folder / "sweep.measured.csv"
+        raced = [word for rival in self.rivals for word in ("--rival", rival)]
+        subprocess.run([self.program, "--rounds", "5", "--csv", measured, *raced, *problems],
+                       check=True)
+        machine, rows = table.read(measured)
+        measured.unlink()
+        run = f"{machine}; {rows[0]['threads']:.0f} threads; {rows[0]['target']}"
+        return run, {row["problem"]: (row["gb_per_s"], row["share_of_roof"],
+                                      *(row[f"{name}_ratio"] for name in self.names()))
+                     for row in rows}
 
 
 def multiply_adds(name):
@@ -222,42 +239,59 @@ def commit():
     return named.stdout.strip() or "no commit"
 
 
-def write(out, run, groups, speed):
+def behind(speed, names):
+    """(problem, rival, times as fast) where that is too little."""
+    return [(problem, name, ratio) for problem, figures in speed.items()
+            for name, ratio in zip(names, figures[2:]) if ratio and ratio < LEVEL]
+
+
+def write(out, run, names, groups, speed):
     with open(out, "w", newline="", encoding="utf-8") as file:
         file.write(f"# {run}; {datetime.date.today().isoformat()}; {commit()}\n")
         lines = csv.writer(file, lineterminator="\n")
-        lines.writerow(["problem", "size", "gb_per_s", "share_of_roof", "of_best_neighbour"])
+        lines.writerow(["problem", "size", "gb_per_s", "share_of_roof", "of_best_neighbour",
+                        *(f"{name}_ratio" for name in names)])
         for group in groups:
             for (size, name), (_, part) in zip(group, of_best_neighbour(group, speed)):
-                rate, share = speed[name]
-                lines.writerow([name, size, f"{rate:.2f}", f"{share:.3f}", f"{part:.2f}"])
+                rate, share, *ratios = speed[name]
+                lines.writerow([name, size, f"{rate:.2f}", f"{share:.3f}", f"{part:.2f}",
+                                *(f"{ratio:.2f}" if ratio else "" for ratio in ratios)])
 
 
 def main():
-    if len(sys.argv) < 3:
-        sys.exit(__doc__.split("\n", maxsplit=1)[0])
-    program, out, operators = sys.argv[1], pathlib.Path(sys.argv[2]), sys.argv[3:]
+    parser = argparse.ArgumentParser(description=__doc__.split("\n\n", maxsplit=1)[0])
+    parser.add_argument("--rival", action="append", default=[], metavar="NAME=COMMAND")
+    parser.add_argument("program")
+    parser.add_argument("out", type=pathlib.Path)
+    parser.add_argument("operators", nargs="*")
+    arguments = parser.parse_args()
     known = {family.operator for family in FAMILIES}
-    if not known.issuperset(operators):
-        sys.exit(f"sweep.py: {', '.join(sorted(set(operators) - known))}: no such operator; expected "
-                 f"some of {', '.join(sorted(known))}")
-    groups = list(groups_of(operators))
+    if not known.issuperset(arguments.operators):
+        sys.exit(f"sweep.py: {', '.join(sorted(set(arguments.operators) - known))}: no such operator; "
+                 f"expected some of {', '.join(sorted(known))}")
+    groups = list(groups_of(arguments.operators))
     problems = list(dict.fromkeys(name for group in groups for _, name in group))
-    run, speed = measure(program, problems, out.parent)
+    bench = Bench(arguments.program, arguments.out.parent, arguments.rival)
+    run, speed = bench.measure(problems)
     for _ in range(AGAIN):
-        again = list(dict.fromkeys(name for group in suspects(groups, speed) for _, name in group))
+        again = list(dict.fromkeys([name for group in suspects(groups, speed) for _, name in group]
+                                   + [name for name, *_ in behind(speed, bench.names())]))
         if again:
-            found = measure(program, again, out.parent)[1]
+            found = bench.measure(again)[1]
             speed.update({name: max(found[name], speed[name]) for name in again})
-    write(out, run, groups, speed)
+    write(arguments.out, run, bench.names(), groups, speed)
     cliffs = slow(groups, speed, ALIKE)
     for name, part in slow(groups, speed).items():
         if name not in cliffs:
             print(f"{name}: {part:.0%} of a neighbour with less arithmetic")
-    if cliffs:
-        sys.exit("cliffs:\n" + "\n".join(f"{name}: {part:.0%} of its neighbour"
-                                         for name, part in cliffs.items()))
-    print(f"no cliff among {len(problems)} shapes; {out} is written")
+    slower = [f"{name}: {ratio:.2f} times as fast as {rival}"
+              for name, rival, ratio in behind(speed, bench.names())]
+    if cliffs or slower:
+        sys.exit("\n".join([*(["cliffs:"] if cliffs else []),
+                            *(f"{name}: {part:.0%} of its neighbour"
+                              for name, part in cliffs.items()),
+                            *(["behind:"] if slower else []), *slower]))
+    print(f"no cliff among {len(problems)} shapes; {arguments.out} is written")
 
 
 if __name__ == "__main__":

@@ -248,10 +248,10 @@ TEST(LayerNorm, LargeOutputsHaveTheBitsOfSmallOnes) {
     expect_bits_of_single_rows(dtype, 30001, 768, Arrangement::kContiguous);
     expect_bits_of_single_rows(dtype, 2501, 8224, Arrangement::kContiguous);
     expect_bits_of_single_rows(dtype, 400001, 48, Arrangement::kContiguous);
-    // Wide: some batches of rows, and one of all of them.
-    expect_bits_of_single_rows(dtype, 30, 300001, Arrangement::kOffset);
-    expect_bits_of_single_rows(dtype, 4, 2200000, Arrangement::kContiguous);
   }
+  // Wide: some batches of rows, and one of all of them.
+  expect_bits_of_single_rows(ACL_BF16, 30, 300001, Arrangement::kOffset);
+  expect_bits_of_single_rows(ACL_FLOAT16, 3, 2200000, Arrangement::kContiguous);
 }
 
 // Of more than a panel, and the rest of a panel under a vector.

@@ -122,17 +122,16 @@ HWY_INLINE void copy_row(char* to, const char* from, const char* ahead, size_t b
   copy_elements<Kind>(to, from, bytes);
 }
 
-// Asks for a row, if any, that may begin with any element in a line. `kLevel`: to the second level
-// of the caches, or with 3 to the first.
-template <class Kind, int kLevel>
-HWY_INLINE void ask_for(const char* row, size_t bytes) {
+// Calls a row, if any, that may begin with any element in a line, to L1.
+template <class Kind>
+HWY_INLINE void call_near(const char* row, size_t bytes) {
   if (row == nullptr) return;
   size_t at = 0;
   for (; bytes - at > kCacheLine + sizeof(typename Kind::Bits); at += kCacheLine) {
-    __builtin_prefetch(row + at, 0, kLevel);
+    __builtin_prefetch(row + at);
   }
-  __builtin_prefetch(row + at, 0, kLevel);
-  __builtin_prefetch(row + bytes - 1, 0, kLevel);
+  __builtin_prefetch(row + at);
+  __builtin_prefetch(row + bytes - 1);
 }
 
 // Finds the table rows of positions. Its numbers are its own, so that the copies, which may write
@@ -151,17 +150,16 @@ class Lookup {
 
   // Null: the index at this position is bad.
   const char* find(int64_t position) const {
-    const int64_t place = uniform_ ? position * index_step_ : job_.places(position);
-    const int64_t row = load_index<Index>(indices_, place);
+    const int64_t row = index(position);
     if (HWY_LIKELY(row >= 0 && row < table_rows_)) return table_ + row * row_step_;
     job_.note_bad(position);
     return nullptr;
   }
-  // Asks for the row of a position, whatever its index is. `kLevel`: as ask_for().
+  // Asks for the row of a position, whatever its index is. `kLevel`: to L2, or with 3 to
+  // L1.
   template <int kLevel>
   HWY_INLINE void ask(int64_t position, size_t bytes) const {
-    const int64_t place = uniform_ ? position * index_step_ : job_.places(position);
-    const auto row = static_cast<uintptr_t>(load_index<Index>(indices_, place));
+    const auto row = static_cast<uintptr_t>(index(position));
     const auto at = reinterpret_cast<uintptr_t>(table_) + row * static_cast<uintptr_t>(row_step_);
     for (size_t i = 0; i < bytes - 1; i += kCacheLine) {
       __builtin_prefetch(reinterpret_cast<const void*>(at + i), 0, kLevel);
@@ -170,6 +168,11 @@ class Lookup {
   }
 
  private:
+  HWY_INLINE int64_t index(int64_t position) const {
+    const int64_t place = uniform_ ? position * index_step_ : job_.places(position);
+    return load_index<Index>(indices_, place);
+  }
+
   const Job& job_;
   const void* indices_;
   const char* table_;
@@ -218,7 +221,7 @@ HWY_INLINE void each_row(const Job& job, const Part& part, Copy&& copy) {
     const char* from = found[slot(position)];
     const char* ahead = position + distance < end ? lookup.find(position + distance) : nullptr;
     found[slot(position + distance)] = ahead;
-    if (call) ask_for<Kind, 3>(found[slot(position + distance / 2)], bytes);
+    if (call) call_near<Kind>(found[slot(position + distance / 2)], bytes);
     copy(y + (uniform ? position * y_step : job.y_rows(position) * job.size), from, ahead);
   }
 }

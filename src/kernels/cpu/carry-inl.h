@@ -175,11 +175,19 @@ class Carry {
     place_ += kBytes;
   }
   // Bytes [first, end). Static: the others keep their numbers in registers.
+#if HWY_TARGET <= HWY_AVX3  // has masks of bytes; around a call no vector stays in a register
+  static HWY_INLINE void put(Vec whole, char* to, size_t first, size_t end) {
+    const hn::Repartition<uint8_t, Tag> d;
+    const auto ours = hn::AndNot(hn::FirstN(d, first), hn::FirstN(d, end));
+    hn::BlendedStore(hn::BitCast(d, Finish()(whole)), ours, d, reinterpret_cast<uint8_t*>(to));
+  }
+#else
   static HWY_NOINLINE void put(Vec whole, char* to, size_t first, size_t end) {
     alignas(64) char bytes[kBytes];
     hn::Store(Finish()(whole), Tag(), reinterpret_cast<uint32_t*>(bytes));
     std::memcpy(to + first, bytes + first, end - first);
   }
+#endif
 
   Vec carry_;
   bool streaming_ = false;

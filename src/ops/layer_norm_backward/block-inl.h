@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <type_traits>
 
+#include "kernels/cpu/constants-inl.h"
 #include "kernels/cpu/lane_sums-inl.h"
 #include "kernels/cpu/strips-inl.h"
 #include "kernels/cpu/sums-inl.h"
@@ -105,53 +106,59 @@ HWY_INLINE void sum_chains(const T* dy, const T* x, const float* gamma, size_t c
   constexpr std::integral_constant<size_t, kVectors> all;
   const F32x16 mean16 = set16(mean);
   const F32x16 rstd16 = set16(rstd);
+  F32x16 acc[kRowChains][2];
+  for_constants<kRowChains>([&](auto c) HWY_ATTR { acc[c][0] = acc[c][1] = zero16(); });
+  // `columns` of a strip, in some vectors, to the chains from `first` on, all of them constants.
   const auto add_terms = [&](const Strip<T>& dy_strip, const Strip<T>& x_strip, size_t here,
-                             size_t columns, auto vectors, F32x16(*acc)[2]) HWY_ATTR {
+                             size_t columns, auto vectors, auto first) ACLGRAD_INLINED {
     const Strip<T> numbers = load_numbers<T>(gamma + here);
     Strip<T> g, xhat;
-    for (size_t i = 0; i < kVectors; ++i) g.v[i] = xhat.v[i] = zero16();
-    for (size_t i = 0; i < vectors; ++i) {
+    for_constants<kVectors>([&](auto i) HWY_ATTR { g.v[i] = xhat.v[i] = zero16(); });
+    for_constants<vectors>([&](auto i) HWY_ATTR {
       g.v[i] = mul(dy_strip.v[i], numbers.v[i]);
       xhat.v[i] = mul(sub(x_strip.v[i], mean16), rstd16);
-    }
+    });
     if (columns < kStrip<T>) {
       g = keep_first_columns<T>(g, columns);
       xhat = keep_first_columns<T>(xhat, columns);
     }
-    for (size_t i = 0; i < vectors; ++i) {
-      acc[i][0] = add(acc[i][0], g.v[i]);
-      acc[i][1] = fma(g.v[i], xhat.v[i], acc[i][1]);
-    }
+    for_constants<vectors>([&](auto i) HWY_ATTR {
+      F32x16(&chain)[2] = acc[first + i];
+      chain[0] = add(chain[0], g.v[i]);
+      chain[1] = fma(g.v[i], xhat.v[i], chain[1]);
+    });
   };
-  F32x16 acc[kRowChains][2];
-  for (size_t c = 0; c < kRowChains; ++c) acc[c][0] = acc[c][1] = zero16();
+  constexpr size_t kStrips = kRowChains / kVectors;
   size_t at = 0;
   for (; at + kRound <= count; at += kRound) {
-    for (size_t c = 0; c < kRowChains; c += kVectors) {
-      const size_t here = at + c * kLanes;
+    for_constants<kStrips>([&](auto s) ACLGRAD_INLINED {
+      const size_t here = at + s * kStrip<T>;
       prefetch_ahead(dy + here, x + here, ahead);
       if constexpr (kLong) {
         __builtin_prefetch(behind(dy + here, kNear));
         __builtin_prefetch(behind(x + here, kNear));
       }
-      add_terms(load_strip(dy + here), load_strip(x + here), here, kStrip<T>, all, acc + c);
-    }
+      add_terms(load_strip(dy + here), load_strip(x + here), here, kStrip<T>, all,
+                std::integral_constant<size_t, s * kVectors>());
+    });
   }
-  for (size_t c = 0; c < kRowChains; c += kVectors) {  // less than a round is left
-    const size_t here = at + c * kLanes;
+  // Less than a round is left.
+  for_constants<kStrips>([&](auto s) ACLGRAD_INLINED {
+    constexpr std::integral_constant<size_t, s * kVectors> first;
+    const size_t here = at + s * kStrip<T>;
     if (here + kStrip<T> <= count) {
-      add_terms(load_strip(dy + here), load_strip(x + here), here, kStrip<T>, all, acc + c);
+      add_terms(load_strip(dy + here), load_strip(x + here), here, kStrip<T>, all, first);
     } else if (here < count) {
       const size_t rest = count - here;
-      with_vectors_of<T>(rest, [&](auto vectors) HWY_ATTR {
+      with_vectors_of<T>(rest, [&](auto vectors) ACLGRAD_INLINED {
         add_terms(load_strip_first(dy + here, rest), load_strip_first(x + here, rest), here, rest,
-                  vectors, acc + c);
+                  vectors, first);
       });
     }
-  }
-  for (size_t k = 0; k < 2; ++k) {
+  });
+  for_constants<2>([&](auto k) HWY_ATTR {
     sums[k] = add(add(acc[0][k], acc[1][k]), add(acc[2][k], acc[3][k]));
-  }
+  });
 }
 
 // The same for rows of S strips, the last one of `last` columns in V vectors, all of it unrolled.
@@ -166,43 +173,43 @@ HWY_INLINE void sum_short(const T* dy, const T* x, const Strip<T> (&gamma)[S], s
   const F32x16 mean16 = set16(mean);
   const F32x16 rstd16 = set16(rstd);
   F32x16 g[kAll], xhat[kAll];
-  for (size_t s = 0; s < S; ++s) {
+  for_constants<S>([&](auto s) ACLGRAD_INLINED {
     const size_t at = s * kStrip<T>;
-    const bool whole = s + 1 < S;
+    constexpr bool kWhole = s + 1 < S;
     if constexpr (kInChains) prefetch_ahead(dy + at, x + at, ahead);
-    const Strip<T> dy_strip = whole ? load_strip(dy + at) : load_strip_first(dy + at, last);
-    const Strip<T> x_strip = whole ? load_strip(x + at) : load_strip_first(x + at, last);
+    const Strip<T> dy_strip = kWhole ? load_strip(dy + at) : load_strip_first(dy + at, last);
+    const Strip<T> x_strip = kWhole ? load_strip(x + at) : load_strip_first(x + at, last);
     Strip<T> g_strip, xhat_strip;
-    for (size_t i = 0; i < kVectors; ++i) {
+    for_constants<kVectors>([&](auto i) HWY_ATTR {
       g_strip.v[i] = mul(dy_strip.v[i], gamma[s].v[i]);
       xhat_strip.v[i] = mul(sub(x_strip.v[i], mean16), rstd16);
-    }
-    if (!whole) {
+    });
+    if constexpr (!kWhole) {
       g_strip = keep_first_columns<T>(g_strip, last);
       xhat_strip = keep_first_columns<T>(xhat_strip, last);
     }
-    for (size_t i = 0; i < (whole ? kVectors : V); ++i) {
+    for_constants<(kWhole ? kVectors : V)>([&](auto i) HWY_ATTR {
       g[s * kVectors + i] = g_strip.v[i];
       xhat[s * kVectors + i] = xhat_strip.v[i];
-    }
-  }
+    });
+  });
   if constexpr (kInChains) {
     F32x16 chains[kRowChains][2];
-    for (size_t c = 0; c < kRowChains; ++c) chains[c][0] = chains[c][1] = zero16();
-    for (size_t i = 0; i < kAll; ++i) {
+    for_constants<kRowChains>([&](auto c) HWY_ATTR { chains[c][0] = chains[c][1] = zero16(); });
+    for_constants<kAll>([&](auto i) HWY_ATTR {
       chains[i % kRowChains][0] = add(chains[i % kRowChains][0], g[i]);
       chains[i % kRowChains][1] = fma(g[i], xhat[i], chains[i % kRowChains][1]);
-    }
-    for (size_t k = 0; k < 2; ++k) {
+    });
+    for_constants<2>([&](auto k) HWY_ATTR {
       sums[k] = add(add(chains[0][k], chains[1][k]), add(chains[2][k], chains[3][k]));
-    }
+    });
   } else {
     sums[0] = g[0];
     sums[1] = mul(g[0], xhat[0]);
-    for (size_t i = 1; i < kAll; ++i) {
-      sums[0] = add(sums[0], g[i]);
-      sums[1] = add(sums[1], mul(g[i], xhat[i]));
-    }
+    for_constants<kAll - 1>([&](auto i) HWY_ATTR {
+      sums[0] = add(sums[0], g[i + 1]);
+      sums[1] = add(sums[1], mul(g[i + 1], xhat[i + 1]));
+    });
   }
 }
 
@@ -343,7 +350,7 @@ HWY_INLINE void visit_rows(const Rows<T>& rows, size_t first, const float* gamma
   const T* x_row[R];
   void* dx_row[R];
   F32x16 mean[R], rstd[R], mean_g[R], mean_gx[R];
-  for (size_t r = 0; r < R; ++r) {
+  for_constants<R>([&](auto r) ACLGRAD_INLINED {
     dy_row[r] = rows.dy[first + r];
     x_row[r] = rows.x[first + r];
     dx_row[r] = rows.dx[first + r];
@@ -351,17 +358,17 @@ HWY_INLINE void visit_rows(const Rows<T>& rows, size_t first, const float* gamma
     rstd[r] = set16(rows.rstd[first + r]);
     mean_g[r] = set16(rows.mean_g[first + r]);
     mean_gx[r] = set16(rows.mean_gx[first + r]);
-  }
+  });
   const Ahead ahead = rows.ahead;
   const bool streaming = store.streaming;
-  const auto visit = [&](size_t at, size_t count, bool whole, auto vectors) HWY_ATTR {
+  const auto visit = [&](size_t at, size_t count, bool whole, auto vectors) ACLGRAD_INLINED {
     const Strip<T> gamma = load_numbers<T>(gamma_row + at);
     F32x16 dgamma[vectors], dbeta[vectors];
-    for (size_t i = 0; i < vectors; ++i) {
+    for_constants<vectors>([&](auto i) ACLGRAD_INLINED {
       dgamma[i] = load16(chain + 2 * i * kLanes);
       dbeta[i] = load16(chain + (2 * i + 1) * kLanes);
-    }
-    for (size_t r = 0; r < R; ++r) {
+    });
+    for_constants<R>([&](auto r) ACLGRAD_INLINED {
       const T* dy_at = dy_row[r] + at;
       const T* x_at = x_row[r] + at;
       prefetch_ahead(dy_at, x_at, ahead);
@@ -369,24 +376,24 @@ HWY_INLINE void visit_rows(const Rows<T>& rows, size_t first, const float* gamma
       const Strip<T> x = whole ? load_strip(x_at) : load_strip_first(x_at, count);
       Strip<T> dx;
       dx.v[kVectors - 1] = zero16();
-      for (size_t i = 0; i < vectors; ++i) {
+      for_constants<vectors>([&](auto i) ACLGRAD_INLINED {
         const F32x16 xhat = mul(sub(x.v[i], mean[r]), rstd[r]);
         dgamma[i] = fma(dy.v[i], xhat, dgamma[i]);
         dbeta[i] = add(dbeta[i], dy.v[i]);
         const F32x16 centred = fms(dy.v[i], gamma.v[i], mean_g[r]);
         dx.v[i] = mul(fnma(xhat, mean_gx[r], centred), rstd[r]);
-      }
+      });
       if constexpr (kPlain) {
         T* to = static_cast<T*>(dx_row[r]) + at;
         whole ? store_clean_strip<T>(dx, to, streaming) : store_clean_first<T>(dx, to, count);
       } else if (store.dtype != ACL_DT_UNDEFINED) {
         store.put<T>(dx_row[r], at, count, dx);
       }
-    }
-    for (size_t i = 0; i < vectors; ++i) {
+    });
+    for_constants<vectors>([&](auto i) ACLGRAD_INLINED {
       store_raw(dgamma[i], chain + 2 * i * kLanes);
       store_raw(dbeta[i], chain + (2 * i + 1) * kLanes);
-    }
+    });
     chain += 2 * kVectors * kLanes;
   };
   size_t at = begin;
@@ -394,7 +401,8 @@ HWY_INLINE void visit_rows(const Rows<T>& rows, size_t first, const float* gamma
     visit(at, kStrip<T>, true, std::integral_constant<size_t, kVectors>());
   }
   if (at == end) return;
-  with_vectors_of<T>(end - at, [&](auto vectors) HWY_ATTR { visit(at, end - at, false, vectors); });
+  with_vectors_of<T>(end - at,
+                     [&](auto vectors) ACLGRAD_INLINED { visit(at, end - at, false, vectors); });
 }
 
 // Second visit, columns [begin, end) of rows [first, last), four or two rows at a time: the chains

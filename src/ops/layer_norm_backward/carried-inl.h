@@ -13,6 +13,7 @@
 #include <type_traits>
 
 #include "kernels/cpu/carry-inl.h"
+#include "kernels/cpu/constants-inl.h"
 #include "ops/layer_norm_backward/block-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -36,45 +37,51 @@ HWY_INLINE void carry_strips(const Rows<T>& rows, const float* gamma_row, size_t
   constexpr size_t kVectors = kStripVectors<T>;
   constexpr size_t kAll = (S - 1) * kVectors + V;
   Strip<T> gamma[S];
-  for (size_t s = 0; s < S; ++s) gamma[s] = load_numbers<T>(gamma_row + s * kStrip<T>);
+  for_constants<S>([&](auto s)
+                       ACLGRAD_INLINED { gamma[s] = load_numbers<T>(gamma_row + s * kStrip<T>); });
   F32x16 dgamma[kAll], dbeta[kAll];
-  for (size_t i = 0; i < kAll; ++i) {
+  for_constants<kAll>([&](auto i) ACLGRAD_INLINED {
     dgamma[i] = load16(chain + 2 * i * kLanes);
     dbeta[i] = load16(chain + (2 * i + 1) * kLanes);
-  }
-  DxCarry<T> out = carry;  // a copy, because the compiler must assume that a store changes it
-  for (size_t r = 0; r < rows.count; ++r) {
+  });
+  // Copies, because the compiler must assume that a store changes them.
+  DxCarry<T> out = carry;
+  const Ahead ahead = rows.ahead;
+  const size_t count = rows.count;
+  for (size_t r = 0; r < count; ++r) {
+    const T* const dy_row = rows.dy[r];
+    const T* const x_row = rows.x[r];
     const F32x16 mean = set16(rows.mean[r]), rstd = set16(rows.rstd[r]);
     const F32x16 mean_g = set16(rows.mean_g[r]), mean_gx = set16(rows.mean_gx[r]);
-    for (size_t s = 0; s < S; ++s) {
-      const T* dy_at = rows.dy[r] + s * kStrip<T>;
-      const T* x_at = rows.x[r] + s * kStrip<T>;
-      prefetch_ahead(dy_at, x_at, rows.ahead);
-      const bool whole = s + 1 < S;
-      const Strip<T> dy = whole ? load_strip(dy_at) : load_strip_first(dy_at, last);
-      const Strip<T> x = whole ? load_strip(x_at) : load_strip_first(x_at, last);
+    for_constants<S>([&](auto s) ACLGRAD_INLINED {
+      constexpr bool kWhole = s + 1 < S;
+      const T* dy_at = dy_row + s * kStrip<T>;
+      const T* x_at = x_row + s * kStrip<T>;
+      prefetch_ahead(dy_at, x_at, ahead);
+      const Strip<T> dy = kWhole ? load_strip(dy_at) : load_strip_first(dy_at, last);
+      const Strip<T> x = kWhole ? load_strip(x_at) : load_strip_first(x_at, last);
       Strip<T> dx;
       dx.v[kVectors - 1] = zero16();
-      for (size_t i = 0; i < (whole ? kVectors : V); ++i) {
+      for_constants<(kWhole ? kVectors : V)>([&](auto i) ACLGRAD_INLINED {
         const size_t c = s * kVectors + i;
         const F32x16 xhat = mul(sub(x.v[i], mean), rstd);
         dgamma[c] = fma(dy.v[i], xhat, dgamma[c]);
         dbeta[c] = add(dbeta[c], dy.v[i]);
         const F32x16 centred = fms(dy.v[i], gamma[s].v[i], mean_g);
         dx.v[i] = mul(fnma(xhat, mean_gx, centred), rstd);
-      }
-      if (whole) {
+      });
+      if constexpr (kWhole) {
         out.push(packed_strip(dx));
       } else {
         out.push_first(packed_strip(dx), last);
       }
-    }
+    });
   }
   carry = out;
-  for (size_t i = 0; i < kAll; ++i) {
+  for_constants<kAll>([&](auto i) ACLGRAD_INLINED {
     store_raw(dgamma[i], chain + 2 * i * kLanes);
     store_raw(dbeta[i], chain + (2 * i + 1) * kLanes);
-  }
+  });
 }
 
 // The same of any that carries_rows() allows.

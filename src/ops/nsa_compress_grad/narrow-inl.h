@@ -51,7 +51,7 @@ HWY_INLINE void turn_tokens(const float16_t* x, int64_t token, Columns<V>& out) 
   const hn::Rebind<hwy::float16_t, HalfF32> half;
   for (size_t c = 0; c < V * kLanes; c += kEight) {
     turn_eight(
-        [&](size_t u) HWY_ATTR __attribute__((always_inline)) {
+        [&](size_t u) ACLGRAD_INLINED {
           const float16_t* at = x + static_cast<int64_t>(u) * token + c;
           return hn::PromoteTo(HalfF32(),
                                hn::LoadU(half, reinterpret_cast<const hwy::float16_t*>(at)));
@@ -69,7 +69,7 @@ HWY_INLINE void turn_tokens(const bfloat16_t* x, int64_t token, Columns<V>& out)
   alignas(64) float both[V * kEight * kTokens];
   for (size_t c = 0; c < V * kEight; c += kEight) {
     turn_eight(
-        [&](size_t u) HWY_ATTR __attribute__((always_inline)) {
+        [&](size_t u) ACLGRAD_INLINED {
           const bfloat16_t* at = x + static_cast<int64_t>(u) * token + 2 * c;
           return hn::BitCast(HalfF32(), hn::LoadU(d16, reinterpret_cast<const uint16_t*>(at)));
         },
@@ -90,7 +90,7 @@ HWY_INLINE void turn_tokens(const bfloat16_t* x, int64_t token, Columns<V>& out)
 template <size_t V>
 HWY_INLINE F32x16 column_sums(const Columns<V>& columns, const float* dy) {
   F32x16 sum[kEight];
-  const auto chain = [&](size_t lane) HWY_ATTR __attribute__((always_inline)) {
+  const auto chain = [&](size_t lane) ACLGRAD_INLINED {
     F32x16 dw = mul(set16(dy[lane]), load16(columns.x + lane * kTokens));
     if constexpr (V == 2) {
       dw = fma(set16(dy[kLanes + lane]), load16(columns.x + (kLanes + lane) * kTokens), dw);
@@ -127,7 +127,7 @@ void visit_narrow(const Piece<T>& piece, float* sums, RowsAhead<T> ahead) {
       if (V == 2 || u % 2 == 0) ahead.next_line();
       F32x16 sum[V];
       for_constants<V>([&](auto v) HWY_ATTR { sum[v] = zero16(); });
-      for_constants<R>([&](auto a) HWY_ATTR __attribute__((always_inline)) {
+      for_constants<R>([&](auto a) ACLGRAD_INLINED {
         const F32x16 weight = set16(w[static_cast<int64_t>(a) * piece.w_window + u]);
         for_constants<V>([&](auto v) HWY_ATTR { sum[v] = fma(weight, grads[a][v], sum[v]); });
       });

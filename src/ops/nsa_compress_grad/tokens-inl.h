@@ -81,8 +81,8 @@ struct Strip {
 template <size_t R, size_t V, bool kFirst, class T>
 HWY_INLINE void visit_pairs(const Piece<T>& piece, const Strip<T>& strip, RowsAhead<T>& ahead) {
   Pair grads[R][V];
-  for_constants<R>([&](auto a) HWY_ATTR __attribute__((always_inline)) {
-    for_constants<V>([&](auto v) HWY_ATTR __attribute__((always_inline)) {
+  for_constants<R>([&](auto a) ACLGRAD_INLINED {
+    for_constants<V>([&](auto v) ACLGRAD_INLINED {
       grads[a][v] = load_pair(strip.dy - static_cast<int64_t>(a) * piece.dy_window + v * kPair);
     });
   });
@@ -90,17 +90,17 @@ HWY_INLINE void visit_pairs(const Piece<T>& piece, const Strip<T>& strip, RowsAh
   T* dx = strip.dx;
   for (size_t u = 0; u < kTokens; ++u, x += piece.x_token, dx += piece.dx_token) {
     Pair value[V], sum[V];
-    for_constants<V>([&](auto v) HWY_ATTR __attribute__((always_inline)) {
+    for_constants<V>([&](auto v) ACLGRAD_INLINED {
       ahead.next_line();
       value[v] = load_pair(x + v * kPair);
       sum[v].first = sum[v].second = zero16();
     });
-    for_constants<R>([&](auto a) HWY_ATTR __attribute__((always_inline)) {
+    for_constants<R>([&](auto a) ACLGRAD_INLINED {
       const F32x16 weight =
           set16(strip.w[static_cast<int64_t>(a) * piece.w_window + static_cast<int64_t>(u)]);
       float* chain = strip.chains + (a * kTokens + u) * kLanes;
       F32x16 dw = kFirst ? zero16() : load16(chain);
-      for_constants<V>([&](auto v) HWY_ATTR __attribute__((always_inline)) {
+      for_constants<V>([&](auto v) ACLGRAD_INLINED {
         sum[v].first = fma(weight, grads[a][v].first, sum[v].first);
         sum[v].second = fma(weight, grads[a][v].second, sum[v].second);
         dw = fma(grads[a][v].first, value[v].first, dw);
@@ -108,9 +108,8 @@ HWY_INLINE void visit_pairs(const Piece<T>& piece, const Strip<T>& strip, RowsAh
       });
       store_raw(dw, chain);
     });
-    for_constants<V>([&](auto v) HWY_ATTR __attribute__((always_inline)) {
-      store_pair(sum[v], dx + v * kPair, piece.streaming);
-    });
+    for_constants<V>([&](auto v)
+                         ACLGRAD_INLINED { store_pair(sum[v], dx + v * kPair, piece.streaming); });
   }
 }
 
@@ -118,7 +117,7 @@ HWY_INLINE void visit_pairs(const Piece<T>& piece, const Strip<T>& strip, RowsAh
 template <size_t R, bool kFirst, class T>
 HWY_INLINE void visit_half(const Piece<T>& piece, const Strip<T>& strip, RowsAhead<T>& ahead) {
   F32x16 grads[R];
-  for_constants<R>([&](auto a) HWY_ATTR __attribute__((always_inline)) {
+  for_constants<R>([&](auto a) ACLGRAD_INLINED {
     grads[a] = load16(strip.dy - static_cast<int64_t>(a) * piece.dy_window);
   });
   for (size_t u = 0; u < kTokens; ++u) {
@@ -126,7 +125,7 @@ HWY_INLINE void visit_half(const Piece<T>& piece, const Strip<T>& strip, RowsAhe
     const auto token = static_cast<int64_t>(u);
     const F32x16 value = load16(strip.x + token * piece.x_token);
     F32x16 sum = zero16();
-    for_constants<R>([&](auto a) HWY_ATTR __attribute__((always_inline)) {
+    for_constants<R>([&](auto a) ACLGRAD_INLINED {
       const auto window = static_cast<int64_t>(a);
       float* chain = strip.chains + (a * kTokens + u) * kLanes;
       sum = fma(set16(strip.w[window * piece.w_window + token]), grads[a], sum);

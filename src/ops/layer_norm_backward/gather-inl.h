@@ -13,6 +13,7 @@
 
 #include "base/dtype.h"
 #include "ops/layer_norm_backward/block-inl.h"
+#include "ops/layer_norm_backward/columns-inl.h"
 #include "ops/layer_norm_backward/row_forms.h"
 
 HWY_BEFORE_NAMESPACE();

@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+// dgamma and dbeta from what the second visit leaves: chains of one block of rows, or FP64 totals.
+
+#if defined(ACLGRAD_OPS_LAYER_NORM_BACKWARD_COLUMN_SUMS_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef ACLGRAD_OPS_LAYER_NORM_BACKWARD_COLUMN_SUMS_INL_H_
+#undef ACLGRAD_OPS_LAYER_NORM_BACKWARD_COLUMN_SUMS_INL_H_
+#else
+#define ACLGRAD_OPS_LAYER_NORM_BACKWARD_COLUMN_SUMS_INL_H_
+#endif
+
+#include <algorithm>
+
+#include "base/dtype.h"
+#include "kernels/cpu/strips-inl.h"
+#include "kernels/cpu/sums-inl.h"
+#include "ops/layer_norm_backward/columns-inl.h"
+#include "ops/layer_norm_backward/job.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace aclgrad::layer_norm_backward {
+namespace HWY_NAMESPACE {
+namespace {
+
+using namespace aclgrad::HWY_NAMESPACE;
+
+// Columns that one task joins from all slabs.
+inline constexpr int64_t kFinishColumns = 256;
+
+// The final sums of columns [begin, end) in strip order: sums(v) are those of vector v.
+template <class T, class Sums>
+HWY_INLINE void write_sums(const View& view, void* base, int64_t begin, int64_t end,
+                           const Sums& sums) {
+  const RowOffsets places(view, view.rank);
+  visit_float(view.dtype, [&](auto type) HWY_ATTR {
+    using Out = decltype(type);
+    auto* out = static_cast<Out*>(base);
+    alignas(64) float in_order[kStrip<T>];
+    const auto count = static_cast<size_t>(end - begin);
+    for (size_t at = 0; at < count; at += kStrip<T>) {
+      Strip<T> strip;
+      for (size_t i = 0; i < kStripVectors<T>; ++i) strip.v[i] = sums(at / kLanes + i);
+      store_in_order<T>(strip, in_order);
+      const size_t columns = std::min(count - at, kStrip<T>);
+      const int64_t first = begin + static_cast<int64_t>(at);
+      if (places.uniform() && places.stride() == 1) {
+        for (size_t i = 0; i < columns; i += kLanes) {
+          Store::write(out + first + i, std::min(kLanes, columns - i), load16(in_order + i));
+        }
+        continue;
+      }
+      for (size_t i = 0; i < columns; ++i) {
+        const int64_t col = first + static_cast<int64_t>(i);
+        const int64_t place = places.uniform() ? col * places.stride() : places(col);
+        out[place] = from_float<Out>(in_order[i]);
+      }
+    }
+  });
+}
+
+// `totals` holds dgamma, then dbeta `stride` further on. They are added to `onto`: 0, or -0 to
+// leave a total as it is that is -0 (a chain of terms that underflow).
+template <class T>
+void write_column_sums(const Job& job, int64_t begin, int64_t end, const double* totals,
+                       int64_t stride, float onto = 0.0f) {
+  const Problem& problem = job.problem;
+  const auto write = [&](const View& view, void* base, const double* from) HWY_ATTR {
+    write_sums<T>(view, base, begin, end,
+                  [&](size_t v) HWY_ATTR { return add(set16(onto), round16(from + v * kLanes)); });
+  };
+  if (problem.want_dgamma) write(problem.dgamma, job.at.dgamma, totals);
+  if (problem.want_dbeta) write(problem.dbeta, job.at.dbeta, totals + stride);
+}
+
+// The same from chains that are all there is.
+template <class T>
+HWY_NOINLINE void write_chains(const Job& job, int64_t begin, int64_t end, const float* chain) {
+  const Problem& problem = job.problem;
+  const auto write = [&](const View& view, void* base, const float* from) HWY_ATTR {
+    write_sums<T>(view, base, begin, end,
+                  [&](size_t v) HWY_ATTR { return add(zero16(), load16(from + 2 * v * kLanes)); });
+  };
+  if (problem.want_dgamma) write(problem.dgamma, job.at.dgamma, chain);
+  if (problem.want_dbeta) write(problem.dbeta, job.at.dbeta, chain + kLanes);
+}
+
+// dgamma and dbeta of columns [begin, end) from all slabs, in the slabs' order.
+template <class T>
+void finish_columns(const Job& job, int64_t begin, int64_t end) {
+  if (job.plan.slabs == 1) {
+    return write_column_sums<T>(job, begin, end, job.slab_totals(0) + begin, job.padded_cols);
+  }
+  alignas(64) double totals[2 * kFinishColumns];
+  const TagF64 d64;
+  const auto count = static_cast<size_t>(round_up(end - begin, static_cast<int64_t>(kStrip<T>)));
+  for (double* half : {totals, totals + kFinishColumns}) std::fill_n(half, count, 0.0);
+  for (int64_t s = 0; s < job.plan.slabs; ++s) {
+    for (size_t half = 0; half < 2; ++half) {
+      const double* from =
+          job.slab_totals(s) + static_cast<int64_t>(half) * job.padded_cols + begin;
+      double* to = totals + half * kFinishColumns;
+      for (size_t i = 0; i < count; i += kWideLanes) {
+        hn::Store(hn::Add(hn::Load(d64, to + i), hn::LoadU(d64, from + i)), d64, to + i);
+      }
+    }
+  }
+  write_column_sums<T>(job, begin, end, totals, kFinishColumns);
+}
+
+}  // namespace
+}  // namespace HWY_NAMESPACE
+}  // namespace aclgrad::layer_norm_backward
+HWY_AFTER_NAMESPACE();
+
+#endif  // per-target include guard

@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+// The second visit of up to sixteen rows, down the columns: dx, and the chains of dgamma and dbeta.
+
+#if defined(ACLGRAD_OPS_LAYER_NORM_BACKWARD_COLUMNS_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef ACLGRAD_OPS_LAYER_NORM_BACKWARD_COLUMNS_INL_H_
+#undef ACLGRAD_OPS_LAYER_NORM_BACKWARD_COLUMNS_INL_H_
+#else
+#define ACLGRAD_OPS_LAYER_NORM_BACKWARD_COLUMNS_INL_H_
+#endif
+
+#include <algorithm>
+#include <type_traits>
+
+#include "aclnn/acl_meta.h"
+#include "kernels/cpu/constants-inl.h"
+#include "kernels/cpu/strips-inl.h"
+#include "ops/layer_norm_backward/block-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace aclgrad::layer_norm_backward {
+namespace HWY_NAMESPACE {
+namespace {
+
+using namespace aclgrad::HWY_NAMESPACE;
+
+// How dx leaves the registers.
+struct Store {
+  aclDataType dtype;  // undefined: dx is not wanted
+  bool streaming;     // past the caches: every strip begins a line then
+
+  // Any dtype, NaN made canonical. The dtype is decided per store: the branch always goes the same
+  // way, and there is one instantiation instead of three.
+  template <class T>
+  void put(void* row, size_t at, size_t count, const Strip<T>& strip) const {
+    alignas(64) float in_order[kStrip<T>];
+    store_in_order<T>(strip, in_order);
+    for (size_t i = 0; i < count; i += kLanes) {
+      const F32x16 v = load16(in_order + i);
+      const size_t lanes = std::min(kLanes, count - i);
+      if (dtype == ACL_FLOAT) {
+        write(static_cast<float*>(row) + at + i, lanes, v);
+      } else if (dtype == ACL_FLOAT16) {
+        write(static_cast<float16_t*>(row) + at + i, lanes, v);
+      } else {
+        write(static_cast<bfloat16_t*>(row) + at + i, lanes, v);
+      }
+    }
+  }
+  template <class T>
+  HWY_INLINE static void write(T* to, size_t lanes, const F32x16& v) {
+    if (lanes < kLanes) {
+      store_first(v, to, lanes);
+    } else {
+      store16(v, to);
+    }
+  }
+};
+
+// Columns [begin, end) of R rows, from row `first` on. `chain` holds the FP32 chains of those
+// columns, those of dgamma and dbeta by turns. kPlain: dx has the dtype of x and holds no NaN.
+template <class T, size_t R, bool kPlain>
+HWY_INLINE void visit_rows(const Rows<T>& rows, size_t first, const float* gamma_row,
+                           const Store& store, size_t begin, size_t end, float* chain) {
+  constexpr size_t kVectors = kStripVectors<T>;
+  // Copies, because the compiler must assume that a store changes what stands in `rows`.
+  const T* dy_row[R];
+  const T* x_row[R];
+  void* dx_row[R];
+  F32x16 mean[R], rstd[R], mean_g[R], mean_gx[R];
+  for_constants<R>([&](auto r) ACLGRAD_INLINED {
+    dy_row[r] = rows.dy[first + r];
+    x_row[r] = rows.x[first + r];
+    dx_row[r] = rows.dx[first + r];
+    mean[r] = set16(rows.mean[first + r]);
+    rstd[r] = set16(rows.rstd[first + r]);
+    mean_g[r] = set16(rows.mean_g[first + r]);
+    mean_gx[r] = set16(rows.mean_gx[first + r]);
+  });
+  const Ahead ahead = rows.ahead;
+  const bool streaming = store.streaming;
+  const auto visit = [&](size_t at, size_t count, bool whole, auto vectors) ACLGRAD_INLINED {
+    const Strip<T> gamma = load_numbers<T>(gamma_row + at);
+    F32x16 dgamma[vectors], dbeta[vectors];
+    for_constants<vectors>([&](auto i) ACLGRAD_INLINED {
+      dgamma[i] = load16(chain + 2 * i * kLanes);
+      dbeta[i] = load16(chain + (2 * i + 1) * kLanes);
+    });
+    for_constants<R>([&](auto r) ACLGRAD_INLINED {
+      const T* dy_at = dy_row[r] + at;
+      const T* x_at = x_row[r] + at;
+      prefetch_ahead(dy_at, x_at, ahead);
+      const Strip<T> dy = whole ? load_strip(dy_at) : load_strip_first(dy_at, count);
+      const Strip<T> x = whole ? load_strip(x_at) : load_strip_first(x_at, count);
+      Strip<T> dx;
+      dx.v[kVectors - 1] = zero16();
+      for_constants<vectors>([&](auto i) ACLGRAD_INLINED {
+        const F32x16 xhat = mul(sub(x.v[i], mean[r]), rstd[r]);
+        dgamma[i] = fma(dy.v[i], xhat, dgamma[i]);
+        dbeta[i] = add(dbeta[i], dy.v[i]);
+        const F32x16 centred = fms(dy.v[i], gamma.v[i], mean_g[r]);
+        dx.v[i] = mul(fnma(xhat, mean_gx[r], centred), rstd[r]);
+      });
+      if constexpr (kPlain) {
+        T* to = static_cast<T*>(dx_row[r]) + at;
+        whole ? store_clean_strip<T>(dx, to, streaming) : store_clean_first<T>(dx, to, count);
+      } else if (store.dtype != ACL_DT_UNDEFINED) {
+        store.put<T>(dx_row[r], at, count, dx);
+      }
+    });
+    for_constants<vectors>([&](auto i) ACLGRAD_INLINED {
+      store_raw(dgamma[i], chain + 2 * i * kLanes);
+      store_raw(dbeta[i], chain + (2 * i + 1) * kLanes);
+    });
+    chain += 2 * kVectors * kLanes;
+  };
+  size_t at = begin;
+  for (; at + kStrip<T> <= end; at += kStrip<T>) {
+    visit(at, kStrip<T>, true, std::integral_constant<size_t, kVectors>());
+  }
+  if (at == end) return;
+  with_vectors_of<T>(end - at,
+                     [&](auto vectors) ACLGRAD_INLINED { visit(at, end - at, false, vectors); });
+}
+
+// Second visit, columns [begin, end) of rows [first, last), four or two rows at a time: the chains
+// of a column are loaded and stored once for them. (Two are enough where every store decides on a
+// dtype.)
+template <class T, bool kPlain>
+void write_columns(const Rows<T>& rows, size_t first, size_t last, const float* gamma,
+                   const Store& store, size_t begin, size_t end, float* chain) {
+  size_t r = first;
+  if constexpr (kPlain) {
+    for (; r + 4 <= last; r += 4) {
+      visit_rows<T, 4, kPlain>(rows, r, gamma, store, begin, end, chain);
+    }
+  }
+  for (; r + 2 <= last; r += 2) {
+    visit_rows<T, 2, kPlain>(rows, r, gamma, store, begin, end, chain);
+  }
+  if (r < last) visit_rows<T, 1, kPlain>(rows, r, gamma, store, begin, end, chain);
+}
+
+}  // namespace
+}  // namespace HWY_NAMESPACE
+}  // namespace aclgrad::layer_norm_backward
+HWY_AFTER_NAMESPACE();
+
+#endif  // per-target include guard

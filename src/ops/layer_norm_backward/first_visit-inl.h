@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+// Where rows lie and what is known of them; their first visit.
+
+#if defined(ACLGRAD_OPS_LAYER_NORM_BACKWARD_FIRST_VISIT_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef ACLGRAD_OPS_LAYER_NORM_BACKWARD_FIRST_VISIT_INL_H_
+#undef ACLGRAD_OPS_LAYER_NORM_BACKWARD_FIRST_VISIT_INL_H_
+#else
+#define ACLGRAD_OPS_LAYER_NORM_BACKWARD_FIRST_VISIT_INL_H_
+#endif
+
+#include <algorithm>
+#include <cstddef>
+
+#include "base/dtype.h"
+#include "kernels/cpu/rows.h"
+#include "ops/layer_norm_backward/block-inl.h"
+#include "ops/layer_norm_backward/exact-inl.h"
+#include "ops/layer_norm_backward/gather-inl.h"
+#include "ops/layer_norm_backward/job.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace aclgrad::layer_norm_backward {
+namespace HWY_NAMESPACE {
+namespace {
+
+using namespace aclgrad::HWY_NAMESPACE;
+
+// Calls put(r, offset of row row + r) for r in [0, count).
+template <class Put>
+void each_offset(const RowOffsets& rows, int64_t row, size_t count, Put&& put) {
+  if (rows.uniform()) {  // without a question per row
+    const int64_t stride = rows.stride();
+    int64_t offset = row * stride;
+    for (size_t r = 0; r < count; ++r, offset += stride) put(r, offset);
+  } else {
+    for (size_t r = 0; r < count; ++r) put(r, rows(row + static_cast<int64_t>(r)));
+  }
+}
+
+// One number a row, from row `row` on.
+void read_numbers(const View& view, const void* base, const RowOffsets& rows, int64_t row,
+                  size_t count, float* out) {
+  if (view.dtype == ACL_FLOAT && rows.uniform() && rows.stride() == 1) {
+    std::copy_n(static_cast<const float*>(base) + row, count, out);
+    return;
+  }
+  visit_float(view.dtype, [&](auto type) {
+    const auto* from = static_cast<const decltype(type)*>(base);
+    each_offset(rows, row, count, [&](size_t r, int64_t at) { out[r] = to_float(from[at]); });
+  });
+}
+
+// Rows [row, row + count) of the problem.
+template <class T>
+void locate(const Job& job, int64_t row, size_t count, Rows<T>& rows) {
+  const Problem& problem = job.problem;
+  const auto* dy = static_cast<const T*>(job.at.dy);
+  const auto* x = static_cast<const T*>(job.at.x);
+  auto* dx = static_cast<char*>(job.at.dx);
+  const auto element = static_cast<int64_t>(dtype_size(problem.dx.dtype));
+  rows.count = count;
+  rows.ordinary = false;
+  rows.exact = 0;
+  each_offset(job.places.dy, row, count, [&](size_t r, int64_t at) { rows.dy[r] = dy + at; });
+  each_offset(job.places.x, row, count, [&](size_t r, int64_t at) { rows.x[r] = x + at; });
+  each_offset(job.places.dx, row, count,
+              [&](size_t r, int64_t at) { rows.dx[r] = dx + at * element; });
+  read_numbers(problem.mean, job.at.mean, job.places.mean, row, count, rows.mean);
+  read_numbers(problem.rstd, job.at.rstd, job.places.rstd, row, count, rows.rstd);
+}
+
+// First visit of a group of rows.
+template <class T>
+HWY_INLINE void find_means(const Job& job, Rows<T>& rows) {
+  const auto cols = static_cast<size_t>(job.problem.cols);
+  if (job.gathered) {
+    sum_gathered_rows(rows, job.forms, job.gamma, cols, job.reciprocal_cols);
+  } else {
+    InPlace<T> source{rows};
+    sum_rows(rows, source, job.gamma, cols, job.reciprocal_cols);
+  }
+  rows.ordinary = all_ordinary(rows);
+  if (HWY_UNLIKELY(!rows.ordinary)) look_closer(rows, job.forms, job.gamma, cols);
+}
+
+}  // namespace
+}  // namespace HWY_NAMESPACE
+}  // namespace aclgrad::layer_norm_backward
+HWY_AFTER_NAMESPACE();
+
+#endif  // per-target include guard

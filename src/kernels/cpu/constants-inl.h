@@ -19,13 +19,13 @@ namespace aclgrad {
 namespace HWY_NAMESPACE {
 namespace {
 
-// Behind a lambda's parameters: inlined by order. g++ calls what it finds too long, and what such
-// a call can reach, all that is captured, stays in memory.
+// Behind a lambda's parameters: it is inlined by order. g++ calls what it finds too long, and what
+// such a call can reach, everything that is captured, stays in memory.
 #undef ACLGRAD_INLINED
 #define ACLGRAD_INLINED HWY_ATTR __attribute__((always_inline))
 
-// Calls fn with the numbers [0, N) as constants: what they index stays in registers. Inlined by
-// order, as large `fn` have to be: g++ calls what it finds too long, and passes vectors in memory.
+// Calls fn with the numbers [0, N) as constants: what they index stays in registers. Where a loop
+// is unrolled in its place, g++ 12 may have decided before to keep that in memory.
 template <size_t N, class Fn>
 HWY_INLINE void for_constants(Fn&& fn) {
   [&]<size_t... I>(std::index_sequence<I...>) ACLGRAD_INLINED {

@@ -155,8 +155,7 @@ class Lookup {
     job_.note_bad(position);
     return nullptr;
   }
-  // Asks for the row of a position, whatever its index is. `kLevel`: to L2, or with 3 to
-  // L1.
+  // Asks for the row of a position, whatever its index is. `kLevel`: to L2, or with 3 to L1.
   template <int kLevel>
   HWY_INLINE void ask(int64_t position, size_t bytes) const {
     const auto row = static_cast<uintptr_t>(index(position));

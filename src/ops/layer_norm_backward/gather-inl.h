@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The two visits of rows that are not one run in memory (row_forms.h): what the visits of
-// block-inl.h need at a time is gathered in buffers on the stack, and dx is scattered from one.
+// The two visits of rows that are not one run in memory (row_forms.h): what those of block-inl.h
+// and columns-inl.h need at a time is gathered in buffers on the stack, dx is scattered from one.
 
 #if defined(ACLGRAD_OPS_LAYER_NORM_BACKWARD_GATHER_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef ACLGRAD_OPS_LAYER_NORM_BACKWARD_GATHER_INL_H_

@@ -43,6 +43,8 @@ struct Means {
 // Bytes from a row to the one that the next call visits, for prefetching.
 struct Ahead {
   intptr_t dy = 0, x = 0;
+  // Both visits ask for its lines, and to L2; else the second one alone, and to L1.
+  bool twice = true;
 };
 
 // Up to sixteen rows and what each needs: dx = rstd * ((g - mean_g) - xhat * mean_gx).
@@ -84,12 +86,27 @@ HWY_INLINE const void* behind(const void* p, intptr_t ahead) {
   return reinterpret_cast<const void*>(reinterpret_cast<intptr_t>(p) + ahead);
 }
 
-// Asks for the lines of the next rows to come to L2. Both visits do: a core drops a prefetch when
-// its buffers for misses are full, and the second one catches what the first one lost (8192x4096 on
-// one core of Zen 4: 24.8 ms with the second visit's alone, 19.0 ms with both).
-HWY_INLINE void prefetch_ahead(const void* dy, const void* x, const Ahead& ahead) {
+// Asks for the lines of the next rows. A core that drops prefetches is asked by both visits: the
+// second one catches what the first one lost (8192x4096 on one core of Zen 4: 24.8 ms with the
+// second visit's alone, 19.0 ms with both). Where they wait instead they belong to the second
+// visit, for the first one's loads come from L2 or beyond (f32 8192x4096 on two cores of Granite
+// Rapids: 14.9 ms with both, 13.1 with the second visit's alone, 12.6 into L1). Only 16-bit rows
+// that stay in L1, which arithmetic holds up more than memory, want both there too (bf16 32768x768:
+// 5.8 and 6.6 ms).
+HWY_INLINE void first_prefetch(const void* dy, const void* x, const Ahead& ahead) {
+  if (!ahead.twice) return;
   __builtin_prefetch(behind(dy, ahead.dy), 0, 2);
   __builtin_prefetch(behind(x, ahead.x), 0, 2);
+}
+template <bool kTwice>
+HWY_INLINE void second_prefetch(const void* dy, const void* x, const Ahead& ahead) {
+  if constexpr (kTwice) {
+    __builtin_prefetch(behind(dy, ahead.dy), 0, 2);
+    __builtin_prefetch(behind(x, ahead.x), 0, 2);
+  } else {
+    __builtin_prefetch(behind(dy, ahead.dy));
+    __builtin_prefetch(behind(x, ahead.x));
+  }
 }
 
 // Bytes by which the first visit calls the rest of a long row from L2, or what never came there, to
@@ -133,7 +150,7 @@ HWY_INLINE void sum_chains(const T* dy, const T* x, const float* gamma, size_t c
   for (; at + kRound <= count; at += kRound) {
     for_constants<kStrips>([&](auto s) ACLGRAD_INLINED {
       const size_t here = at + s * kStrip<T>;
-      prefetch_ahead(dy + here, x + here, ahead);
+      first_prefetch(dy + here, x + here, ahead);
       if constexpr (kLong) {
         __builtin_prefetch(behind(dy + here, kNear));
         __builtin_prefetch(behind(x + here, kNear));
@@ -176,7 +193,7 @@ HWY_INLINE void sum_short(const T* dy, const T* x, const Strip<T> (&gamma)[S], s
   for_constants<S>([&](auto s) ACLGRAD_INLINED {
     const size_t at = s * kStrip<T>;
     constexpr bool kWhole = s + 1 < S;
-    if constexpr (kInChains) prefetch_ahead(dy + at, x + at, ahead);
+    if constexpr (kInChains) first_prefetch(dy + at, x + at, ahead);
     const Strip<T> dy_strip = kWhole ? load_strip(dy + at) : load_strip_first(dy + at, last);
     const Strip<T> x_strip = kWhole ? load_strip(x + at) : load_strip_first(x + at, last);
     Strip<T> g_strip, xhat_strip;

@@ -58,7 +58,8 @@ struct Store {
 
 // Columns [begin, end) of R rows, from row `first` on. `chain` holds the FP32 chains of those
 // columns, those of dgamma and dbeta by turns. kPlain: dx has the dtype of x and holds no NaN.
-template <class T, size_t R, bool kPlain>
+// kTwice: how the next rows are asked for (second_prefetch<kTwice>()).
+template <class T, size_t R, bool kPlain, bool kTwice>
 HWY_INLINE void visit_rows(const Rows<T>& rows, size_t first, const float* gamma_row,
                            const Store& store, size_t begin, size_t end, float* chain) {
   constexpr size_t kVectors = kStripVectors<T>;
@@ -88,7 +89,7 @@ HWY_INLINE void visit_rows(const Rows<T>& rows, size_t first, const float* gamma
     for_constants<R>([&](auto r) ACLGRAD_INLINED {
       const T* dy_at = dy_row[r] + at;
       const T* x_at = x_row[r] + at;
-      prefetch_ahead(dy_at, x_at, ahead);
+      second_prefetch<kTwice>(dy_at, x_at, ahead);
       const Strip<T> dy = whole ? load_strip(dy_at) : load_strip_first(dy_at, count);
       const Strip<T> x = whole ? load_strip(x_at) : load_strip_first(x_at, count);
       Strip<T> dx;
@@ -125,19 +126,19 @@ HWY_INLINE void visit_rows(const Rows<T>& rows, size_t first, const float* gamma
 // Second visit, columns [begin, end) of rows [first, last), four or two rows at a time: the chains
 // of a column are loaded and stored once for them. (Two are enough where every store decides on a
 // dtype.)
-template <class T, bool kPlain>
+template <class T, bool kPlain, bool kTwice = true>
 void write_columns(const Rows<T>& rows, size_t first, size_t last, const float* gamma,
                    const Store& store, size_t begin, size_t end, float* chain) {
   size_t r = first;
   if constexpr (kPlain) {
     for (; r + 4 <= last; r += 4) {
-      visit_rows<T, 4, kPlain>(rows, r, gamma, store, begin, end, chain);
+      visit_rows<T, 4, kPlain, kTwice>(rows, r, gamma, store, begin, end, chain);
     }
   }
   for (; r + 2 <= last; r += 2) {
-    visit_rows<T, 2, kPlain>(rows, r, gamma, store, begin, end, chain);
+    visit_rows<T, 2, kPlain, kTwice>(rows, r, gamma, store, begin, end, chain);
   }
-  if (r < last) visit_rows<T, 1, kPlain>(rows, r, gamma, store, begin, end, chain);
+  if (r < last) visit_rows<T, 1, kPlain, kTwice>(rows, r, gamma, store, begin, end, chain);
 }
 
 }  // namespace

@@ -88,9 +88,13 @@ HWY_INLINE void visit_tile(const Job& job, const Rows<T>& rows, size_t first, si
   if (job.gathered) {
     write_gathered_columns<T, kPlain>(rows, first, last, job.forms, job.gamma, store, tile.begin,
                                       tile.end, tile.chain);
+    return;
+  }
+  const auto begin = static_cast<size_t>(tile.begin), end = static_cast<size_t>(tile.end);
+  if (kPlain && !rows.ahead.twice) {
+    write_columns<T, kPlain, !kPlain>(rows, first, last, job.gamma, store, begin, end, tile.chain);
   } else {
-    write_columns<T, kPlain>(rows, first, last, job.gamma, store, static_cast<size_t>(tile.begin),
-                             static_cast<size_t>(tile.end), tile.chain);
+    write_columns<T, kPlain>(rows, first, last, job.gamma, store, begin, end, tile.chain);
   }
 }
 

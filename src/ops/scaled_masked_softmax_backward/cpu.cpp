@@ -43,6 +43,11 @@ constexpr size_t kFewLines = 8;
 // end of the sum, a chain of dependent additions, is not waited for: this many bytes of dy and y.
 constexpr size_t kAheadBytes = 8192;
 
+// Rows of 16 to 32 elements are asked for so many rows before, 2 to 8 KiB: the hardware's own
+// prefetching begins anew with every page (1x1x4000000x17 on two cores of Granite Rapids, f32 33.4
+// -> 24.6 ms, bf16 45.3 -> 26.7; 8 rows ahead 27.2, 38.3).
+constexpr int64_t kSmallRowsAhead = 64;
+
 AttentionBlock<Offsets> block_at(const Job& job, int64_t index) {
   const Problem& problem = job.problem;
   const auto step = [&](size_t dim) {
@@ -116,6 +121,9 @@ template <class T>
 void small_run(const Job& job, const Row<T>& first, const Steps& steps, Stage<T>* stage) {
   for (int64_t r = 0; r < steps.count; ++r) {
     const Row<T> row = first.moved(steps, r);
+    hwy::Prefetch(row.dy + kSmallRowsAhead * steps.dy);
+    hwy::Prefetch(row.y + kSmallRowsAhead * steps.y);
+    hwy::Prefetch(row.mask + kSmallRowsAhead * steps.mask);
     if (job.cols == kLanes) {
       small_row<T, 1>(job, row, stage);
     } else {

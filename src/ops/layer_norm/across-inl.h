@@ -14,6 +14,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "kernels/cpu/prefetch.h"
+#include "ops/layer_norm/ahead.h"
 #include "ops/layer_norm/block-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -53,7 +55,11 @@ class AcrossWriter {
     auto* y = static_cast<float*>(rows.y[0]);
     size_t row = 0, column = 0;  // of the line's first element
     for (size_t line = 0; line < n_; ++line, x += kLanes, y += kLanes) {
-      prefetch(x, kAhead);
+      if (drops_) {
+        prefetch(x, kAhead);
+      } else {
+        prefetch_near(x, kAheadIntoL1);
+      }
       const size_t other = std::min(row + 1, kRows - 1);
       const auto first = hn::FirstN(d, std::min(n_ - column, kLanes));
       const auto of_rows = [&](const float* numbers) HWY_ATTR {
@@ -75,7 +81,12 @@ class AcrossWriter {
   }
 
  private:
+  // Where prefetches wait, lines come to L1 at once (f32 400000x24 on two cores of Granite Rapids:
+  // 4.2 -> 3.2 ms).
+  static constexpr intptr_t kAheadIntoL1 = intptr_t{4} << 10;
+
   size_t n_;
+  bool drops_ = drops_prefetches();
   Around gamma_, beta_;
 };
 #endif

@@ -18,6 +18,11 @@ inline constexpr intptr_t kAhead = intptr_t{8} << 10;
   __builtin_prefetch(reinterpret_cast<const void*>(reinterpret_cast<intptr_t>(p) + ahead), 0, 2);
 }
 
+// The same, to come to L1.
+[[gnu::always_inline]] inline void prefetch_near(const void* p, intptr_t ahead) {
+  __builtin_prefetch(reinterpret_cast<const void*>(reinterpret_cast<intptr_t>(p) + ahead));
+}
+
 }  // namespace aclgrad::layer_norm
 
 #endif  // ACLGRAD_OPS_LAYER_NORM_AHEAD_H_

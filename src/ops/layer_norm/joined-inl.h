@@ -16,6 +16,7 @@
 #include <cstdint>
 #include <cstring>
 
+#include "ops/layer_norm/ahead.h"
 #include "ops/layer_norm/block-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -74,10 +75,6 @@ class SharedLine {
 // Bytes by which the row to come is called from L2 to L1: a load that is part of two lines waits
 // for each of them (24462x511 on one core: 5.9 ms without, 5.3 so).
 inline constexpr intptr_t kNear = 2048;
-
-HWY_INLINE void prefetch_near(const void* p, intptr_t ahead) {
-  __builtin_prefetch(reinterpret_cast<const void*>(reinterpret_cast<intptr_t>(p) + ahead));
-}
 
 // A plain row of `n` columns, 32 or more, on its way to the lines of y. Columns are counted from
 // the first one that begins a line.

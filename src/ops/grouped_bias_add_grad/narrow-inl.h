@@ -19,6 +19,7 @@
 #include "kernels/cpu/lane_sums-inl.h"
 #include "kernels/cpu/lanes-inl.h"
 #include "kernels/cpu/pairs-inl.h"
+#include "kernels/cpu/prefetch.h"
 #include "kernels/cpu/row_joins-inl.h"
 #include "kernels/cpu/sums-inl.h"
 #include "kernels/cpu/wide_sums-inl.h"
@@ -87,7 +88,7 @@ HWY_INLINE F32x16 sum_vectors(const T* from, const Vectors& vectors, bool open) 
   if (open) {
     for (; from != end; from += vectors.step) {
       sum = add(sum, load16(from));
-      __builtin_prefetch(reinterpret_cast<const char*>(from) + kAheadBytes, 0, 2);
+      prefetch_once(reinterpret_cast<const char*>(from) + kAheadBytes);
     }
     if (vectors.rest > 0) sum = add(sum, keep_first(load16(from), vectors.rest));
   } else {

@@ -14,6 +14,7 @@
 #include "kernels/cpu/cache.h"
 #include "kernels/cpu/constants-inl.h"
 #include "kernels/cpu/lanes-inl.h"
+#include "kernels/cpu/prefetch.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace aclgrad::grouped_bias_add_grad {
@@ -25,12 +26,13 @@ using namespace aclgrad::HWY_NAMESPACE;
 constexpr auto kVector = static_cast<int64_t>(kLanes);
 constexpr auto kChainRows = static_cast<int64_t>(kChain);
 
-// Fetches the part of a later row that N vectors will need. Into L2 only: fetching into L1 takes
-// the same buffers as the loads (two thirds of the speed, Zen 4).
+// Fetches the part of a later row that N vectors will need. Into L2 only where prefetches are
+// dropped: fetching into L1 takes the same buffers as the loads (two thirds of the speed, Zen 4;
+// but 1.02 to 1.1 times of it on Granite Rapids).
 template <size_t N, class T>
 HWY_INLINE void fetch(const T* from) {
   for (size_t at = 0; at < N * kLanes * sizeof(T); at += kLineBytes) {
-    __builtin_prefetch(reinterpret_cast<const char*>(from) + at, 0, 2);
+    prefetch_once(reinterpret_cast<const char*>(from) + at);
   }
 }
 

@@ -55,7 +55,7 @@ class AcrossWriter {
     auto* y = static_cast<float*>(rows.y[0]);
     size_t row = 0, column = 0;  // of the line's first element
     for (size_t line = 0; line < n_; ++line, x += kLanes, y += kLanes) {
-      if (drops_) {
+      if (kDropsPrefetches) {
         prefetch(x, kAhead);
       } else {
         prefetch_near(x, kAheadIntoL1);
@@ -86,7 +86,6 @@ class AcrossWriter {
   static constexpr intptr_t kAheadIntoL1 = intptr_t{4} << 10;
 
   size_t n_;
-  bool drops_ = drops_prefetches();
   Around gamma_, beta_;
 };
 #endif

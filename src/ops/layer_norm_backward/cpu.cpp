@@ -43,7 +43,7 @@ inline int64_t group_rows_of(int64_t row_bytes) {
   constexpr int64_t kPartOfL2 = int64_t{192} << 10;
   if (kRowBlock * row_bytes <= kPartOfL1 / 2) return kRowBlock;
   if (8 * row_bytes <= kPartOfL1) return 8;
-  return 4 * row_bytes <= (drops_prefetches() ? kPartOfL1 : kPartOfL2) ? 4 : 2;
+  return 4 * row_bytes <= (kDropsPrefetches ? kPartOfL1 : kPartOfL2) ? 4 : 2;
 }
 
 // Memory of the calling thread for `count` floats, kept for its next call; null when there is none.
@@ -89,8 +89,8 @@ void slab(const Job& job, int64_t index) {
   const bool uniform = !job.gathered && job.places.dy.uniform() && job.places.x.uniform();
   DxWay<T> way;
   Rows<T> rows;
-  rows.ahead.twice = drops_prefetches() || (sizeof(T) == 2 && group_rows < kRowBlock &&
-                                            group_rows * cols * 2 * size <= kPartOfL1);
+  rows.ahead.twice = kDropsPrefetches || (sizeof(T) == 2 && group_rows < kRowBlock &&
+                                          group_rows * cols * 2 * size <= kPartOfL1);
   for (int64_t block = begin; block < end; block += kRowBlock) {
     const int64_t block_end = std::min(block + kRowBlock, end);
     for (int64_t row = block; row < block_end; row += group_rows) {

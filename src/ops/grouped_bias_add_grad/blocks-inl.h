@@ -131,7 +131,7 @@ void write_chain(const Job& job, const Block<T>& block, int64_t begin, int64_t e
   const auto put = [&](int64_t, int64_t col, const F32x16& sum)
                        HWY_ATTR { put_sum(sum, out + col, kLanes, streaming); };
   const int64_t cols = end - begin;
-  if (cols * static_cast<int64_t>(sizeof(T)) <= kShortBytes) {
+  if (are_short<T>(cols, stride)) {
     return sum_by_rows<kRowsAtOnce<T>, T>(block.rows, cols, rows_ahead<T>(job.dense, stride), row,
                                           put);
   }

@@ -62,7 +62,7 @@ template <class T>
 HWY_INLINE void add_chain(const Chain<T>& chain, int64_t begin, int64_t end, double* totals) {
   constexpr int64_t kStrip = static_cast<int64_t>(kStripVectors) * kVector;
   const int64_t cols = end - begin;
-  if (cols >= kVector && cols * static_cast<int64_t>(sizeof(T)) <= kShortBytes) {
+  if (cols >= kVector && are_short<T>(cols, chain.stride)) {
     const auto row = [&](int64_t i) { return chain.row[i] + begin; };
     const auto put = [&](int64_t place, int64_t, const F32x16& sum)
                          HWY_ATTR { add_to(totals + place, sum); };

@@ -44,8 +44,16 @@ constexpr int64_t kPanel = 4096;
 // as many instructions a line as memory has time for), their sums in L1: of columns down sixteen
 // rows, a few lines of each, the hardware does not see that they follow each other. FP32 on two
 // Zen 4 cores, ms: [16000, 16, 100] 5.6 by columns, 3.0 so; [6000, 16, 256] 3.9 and 2.9; with four
-// rows at a time 4.2.
-constexpr int64_t kShortBytes = 4096;
+// rows at a time 4.2. FP32 rows without gaps are where prefetches wait, if one panel holds them
+// ([32, 1024, 2880] on two cores of Granite Rapids: 12.8 and 11.8 ms; [13000, 7168] in two panels
+// 13.3 and 16.0; BF16 [32, 1024, 2880] 6.2 and 6.5).
+template <class T>
+bool are_short(int64_t cols, int64_t stride) {
+  constexpr int64_t kShortBytes = 4096;
+  const bool dense_panel = stride == cols && cols <= kPanel;
+  return cols * static_cast<int64_t>(sizeof(T)) <= kShortBytes ||
+         (sizeof(T) == sizeof(float) && !kDropsPrefetches && dense_panel);
+}
 template <class T>
 constexpr size_t kRowsAtOnce = sizeof(T) == sizeof(float) ? 1 : 2;
 

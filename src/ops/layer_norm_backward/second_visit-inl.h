@@ -86,16 +86,18 @@ template <class T, bool kPlain>
 HWY_INLINE void visit_tile(const Job& job, const Rows<T>& rows, size_t first, size_t last,
                            const Store& store, const Tile& tile) {
   if (job.gathered) {
-    write_gathered_columns<T, kPlain>(rows, first, last, job.forms, job.gamma, store, tile.begin,
-                                      tile.end, tile.chain);
-    return;
+    return write_gathered_columns<T, kPlain>(rows, first, last, job.forms, job.gamma, store,
+                                             tile.begin, tile.end, tile.chain);
   }
-  const auto begin = static_cast<size_t>(tile.begin), end = static_cast<size_t>(tile.end);
-  if (kPlain && !rows.ahead.twice) {
-    write_columns<T, kPlain, !kPlain>(rows, first, last, job.gamma, store, begin, end, tile.chain);
-  } else {
-    write_columns<T, kPlain>(rows, first, last, job.gamma, store, begin, end, tile.chain);
+  const auto begin = static_cast<size_t>(tile.begin);
+  const auto end = static_cast<size_t>(tile.end);
+  if constexpr (kPlain) {
+    if (!rows.ahead.twice) {
+      return write_columns<T, kPlain, false>(rows, first, last, job.gamma, store, begin, end,
+                                             tile.chain);
+    }
   }
+  write_columns<T, kPlain>(rows, first, last, job.gamma, store, begin, end, tile.chain);
 }
 
 // Out of line, so that ordinary rows do not pay for what it keeps.

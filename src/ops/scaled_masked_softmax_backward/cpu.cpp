@@ -125,11 +125,12 @@ HWY_NOINLINE void unusual_small_row(const Job& job, const Row<T>& row, Stage<T>*
 
 template <class T>
 void small_run(const Job& job, const Row<T>& first, const Steps& steps, Stage<T>* stage) {
+  const int64_t ahead = steps.count > 1 ? kSmallRowsAhead : 0;  // the step of one row is any number
   for (int64_t r = 0; r < steps.count; ++r) {
     const Row<T> row = first.moved(steps, r);
-    hwy::Prefetch(row.dy + kSmallRowsAhead * steps.dy);
-    hwy::Prefetch(row.y + kSmallRowsAhead * steps.y);
-    hwy::Prefetch(row.mask + kSmallRowsAhead * steps.mask);
+    hwy::Prefetch(row.dy + ahead * steps.dy);
+    hwy::Prefetch(row.y + ahead * steps.y);
+    hwy::Prefetch(row.mask + ahead * steps.mask);
     if (job.cols == kLanes) {
       small_row<T, 1>(job, row, stage);
     } else {
@@ -156,7 +157,8 @@ void long_run(const Job& job, const Row<T>& first, const Steps& steps, Stage<T>*
   const size_t row_bytes = job.cols * sizeof(T);
   const int64_t lag = 2 * row_bytes <= kAheadBytes ? 1 : 0;
   const int64_t rows_ahead =
-      std::max(lag + 1, kAskedAheadBytes<T> / static_cast<int64_t>(row_bytes));
+      steps.count > 1 ? std::max(lag + 1, kAskedAheadBytes<T> / static_cast<int64_t>(row_bytes))
+                      : 0;
   Summed summed[2];
   LineWriter<T> lines(job.cols, job.factors);
   for (int64_t r = 0; r < steps.count + lag; ++r) {

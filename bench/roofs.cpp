@@ -96,8 +96,7 @@ HWY_EXPORT(multiply_add);
 HWY_EXPORT(flops_a_round);
 
 // Three times the last-level cache: 32 MiB are what a core of today's servers can reach; where a
-// virtual machine is told of a socket's 480, copies of 128 MB already took as long as those of 1
-// GB.
+// virtual machine is told of a socket's 480, copies of 128 MB already ran at the pace of 1 GB.
 int64_t beyond_cpu_caches() {
   constexpr int64_t kMib = int64_t{1} << 20;
   return 3 * std::clamp(last_level_bytes(), 32 * kMib, 96 * kMib);

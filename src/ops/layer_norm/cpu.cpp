@@ -50,8 +50,8 @@ constexpr int64_t kPairColumns = 2048;
 // together: f32 8.4 -> 7.0 ms, bf16 5.8 -> 5.1; but f32 300000x48 5.0 -> 6.8, bf16 500000x33 6.2 ->
 // 8.4), or shorter ones.
 constexpr int64_t kApartColumns = 64;
-constexpr bool go_apart(int64_t cols, bool drops_prefetches) {
-  return cols <= kApartColumns && (drops_prefetches || cols < kApartColumns);
+inline bool go_apart(int64_t cols) {
+  return kDropsPrefetches ? cols <= kApartColumns : cols < kApartColumns;
 }
 
 // Bytes of the stage of a task, and the columns of a row that does not fit it that pass at a time.
@@ -388,7 +388,7 @@ void run(const Job& whole) {
                       usual(job.beta, plan.beta_as_it_is);
   parallel_blocks(plan.slabs, [&](int64_t index) {
     if (job.gathered) return gathered_slab<T>(job, index);
-    if (go_apart(job.problem.cols, kDropsPrefetches)) return short_slab<T>(job, index);
+    if (go_apart(job.problem.cols)) return short_slab<T>(job, index);
     slab<T>(job, index);
   });
 }

@@ -12,6 +12,7 @@
 #include <cstring>
 
 #include "base/checked.h"
+#include "kernels/cpu/cache.h"
 #include "kernels/cpu/lanes-inl.h"
 #include "kernels/cpu/sums-inl.h"
 #include "ops/grouped_bias_add_grad/row_sums-inl.h"
@@ -27,10 +28,13 @@ using namespace aclgrad::HWY_NAMESPACE;
 // two chains hide the latency of the addition. Four read no faster (Zen 4).
 constexpr size_t kStripVectors = 2;
 
-// The next chain's rows are fetched into L2 while this one is added, as long as they fit there:
-// FP32 at 1024 and 2880 columns 25 and 23 GB/s of one core with, 22 and 20 without; BF16 21 and 26
-// against 15 and 22 (Zen 4, 4 KB pages).
-constexpr int64_t kFetchBytes = 288 << 10;
+// The next chain's rows, up to 256 KiB, are fetched into L2 while this one is added: FP32 at 1024
+// and 2880 columns 25 and 23 GB/s of one core with, 22 and 20 without; BF16 21 and 26 against 15 and
+// 22 (Zen 4, 4 KB pages). Where L2 has less than 1 MiB, they drive out those fetched before, and
+// rows are read from end to end instead: on two Zen 3 cores with 512 KiB, ms, FP32 [32, 1024, 2880]
+// 18 by columns, 14 so; [3000, 32000] 20 and 14; [4000000, 24] 18 and 15; BF16 9.7 and 7.9, [32,
+// 1024, 2880] level.
+inline bool chains_are_fetched() { return level2_bytes() >= int64_t{1} << 20; }
 
 // The rows of one chain, and where those of the next one lie.
 template <class T>
@@ -62,13 +66,16 @@ template <class T>
 HWY_INLINE void add_chain(const Chain<T>& chain, int64_t begin, int64_t end, double* totals) {
   constexpr int64_t kStrip = static_cast<int64_t>(kStripVectors) * kVector;
   const int64_t cols = end - begin;
+  const auto count = static_cast<int64_t>(chain.count);
+  const auto row = [&](int64_t i) { return chain.row[i] + begin; };
+  const auto put = [&](int64_t place, int64_t, const F32x16& sum)
+                       HWY_ATTR { add_to(totals + place, sum); };
   if (cols >= kVector && are_short<T>(cols, chain.stride)) {
-    const auto row = [&](int64_t i) { return chain.row[i] + begin; };
-    const auto put = [&](int64_t place, int64_t, const F32x16& sum)
-                         HWY_ATTR { add_to(totals + place, sum); };
-    return sum_by_rows<kRowsAtOnce<T>, T>(static_cast<int64_t>(chain.count), cols,
-                                          rows_ahead<T>(chain.stride == cols, chain.stride), row,
-                                          put);
+    const int64_t next = rows_ahead<T>(chain.stride == cols, chain.stride);
+    return sum_by_rows<kRowsAtOnce<T>, T>(count, cols, next, row, put);
+  }
+  if (cols >= kVector && !chains_are_fetched()) {
+    return sum_by_rows<kRowsOfSmallL2, T>(count, cols, count * chain.stride, row, put);
   }
   int64_t col = begin;
   for (; col + kStrip <= end; col += kStrip) {
@@ -87,11 +94,11 @@ inline void align_totals(double* totals, int64_t count) {
   std::memmove(last, last + (kVector - rest), static_cast<size_t>(rest) * sizeof(double));
 }
 
-// Says which rows of the next chain to fetch: `left` rows follow this chain.
+// Says how many rows of the next chain to fetch: `left` rows follow this chain.
 template <class T>
-void look_ahead(Chain<T>& chain, int64_t left, int64_t width) {
-  const bool fits = kChainRows * width * static_cast<int64_t>(sizeof(T)) <= kFetchBytes;
-  chain.next_count = fits ? static_cast<size_t>(std::clamp(left, int64_t{0}, kChainRows)) : 0;
+void look_ahead(Chain<T>& chain, int64_t left) {
+  chain.next_count =
+      chains_are_fetched() ? static_cast<size_t>(std::clamp(left, int64_t{0}, kChainRows)) : 0;
 }
 
 // Adds columns [begin, end) of `rows` rows, `stride` elements apart, to totals. `behind`: how many
@@ -108,7 +115,7 @@ void add_rows(const T* first, int64_t stride, int64_t rows, int64_t behind, int6
     for (size_t i = 0; i < chain.count; ++i) {
       chain.row[i] = first + (row + static_cast<int64_t>(i)) * stride;
     }
-    look_ahead(chain, rows + behind - row - kChainRows, end - begin);
+    look_ahead(chain, rows + behind - row - kChainRows);
     add_chain(chain, begin, end, totals);
   }
 }

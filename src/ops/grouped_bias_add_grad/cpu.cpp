@@ -118,7 +118,7 @@ void add_dense_rows(const Job& job, const Block<T>& block, int64_t width, double
     // Behind the last chain the next block begins, of this group or of the next one. Many blocks
     // have no other chain: [4096, 4096, 1] in FP32 takes twice as long without this.
     chain.next_step = left > 0 ? kChainRows * step : block.rows * cols - wide * step;
-    look_ahead(chain, left > 0 ? left : complete - wide, width);
+    look_ahead(chain, left > 0 ? left : complete - wide);
     add_chain(chain, 0, width, totals);
   }
 }

@@ -15,6 +15,7 @@
 #include "kernels/cpu/constants-inl.h"
 #include "kernels/cpu/lanes-inl.h"
 #include "kernels/cpu/prefetch.h"
+#include "ops/grouped_bias_add_grad/tree.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace aclgrad::grouped_bias_add_grad {
@@ -72,6 +73,10 @@ constexpr int64_t rows_ahead(bool dense, int64_t stride) {
 // Longer rows of a group of one chain are taken four at a time.
 constexpr size_t kLongRowsAtOnce = 4;
 
+// Longer rows of other groups eight at a time where L2 is too small for chains to be fetched into
+// it (chains-inl.h). They fetch nothing: the hardware finds eight streams by itself.
+constexpr size_t kRowsOfSmallL2 = 8;
+
 // Calls put(place, column, sum) with what `sums` has already, if there are any, and the rows add up
 // to, vector by vector: the last one of `cols` columns may begin within the one before it, its
 // place is a multiple of sixteen all the same. What lies `next` elements further on is fetched, by
@@ -84,17 +89,17 @@ HWY_INLINE void add_rows_to(const float* sums, const T* const* rows, int64_t col
     F32x16 sum = sums == nullptr ? zero16() : load16(sums + place);  // nothing but -0 becomes +0
     for (size_t r = 0; r < kRows; ++r) {
       sum = add(sum, load16(rows[r] + col));
-      fetch<1>(rows[r] + col + next);
+      if constexpr (kRows < kRowsOfSmallL2) fetch<1>(rows[r] + col + next);
     }
     put(place, col, sum);
   }
 }
 
-// The sums of up to kPanel columns, a vector at least, of a chain of `count` rows, so many at once:
+// The sums of up to kPanel columns or of a wide row, a vector at least, of a chain of `count` rows, so many at once:
 // row(i) is where row i begins.
 template <size_t kRows, class T, class Row, class Put>
 HWY_INLINE void sum_by_rows(int64_t count, int64_t cols, int64_t next, Row&& row, Put&& put) {
-  alignas(64) float kept[kPanel];
+  alignas(64) float kept[std::max(kPanel, kWidestRow)];
   const float* before = nullptr;
   const T* rows[kRows];
   constexpr auto kStep = static_cast<int64_t>(kRows);

@@ -29,11 +29,11 @@ using namespace aclgrad::HWY_NAMESPACE;
 constexpr size_t kStripVectors = 2;
 
 // The next chain's rows, up to 256 KiB, are fetched into L2 while this one is added: FP32 at 1024
-// and 2880 columns 25 and 23 GB/s of one core with, 22 and 20 without; BF16 21 and 26 against 15 and
-// 22 (Zen 4, 4 KB pages). Where L2 has less than 1 MiB, they drive out those fetched before, and
-// rows are read from end to end instead: on two Zen 3 cores with 512 KiB, ms, FP32 [32, 1024, 2880]
-// 18 by columns, 14 so; [3000, 32000] 20 and 14; [4000000, 24] 18 and 15; BF16 9.7 and 7.9, [32,
-// 1024, 2880] level.
+// and 2880 columns 25 and 23 GB/s of one core with, 22 and 20 without; BF16 21 and 26 against 15
+// and 22 (Zen 4, 4 KB pages). Where L2 has less than 1 MiB, they drive out those fetched before,
+// and rows are read from end to end instead: on two Zen 3 cores with 512 KiB, ms, FP32 [32, 1024,
+// 2880] 18 by columns, 14 so; [3000, 32000] 20 and 14; [4000000, 24] 18 and 15; BF16 9.7 and 7.9,
+// [32, 1024, 2880] level.
 inline bool chains_are_fetched() { return level2_bytes() >= int64_t{1} << 20; }
 
 // The rows of one chain, and where those of the next one lie.

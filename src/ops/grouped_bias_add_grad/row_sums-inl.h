@@ -95,8 +95,8 @@ HWY_INLINE void add_rows_to(const float* sums, const T* const* rows, int64_t col
   }
 }
 
-// The sums of up to kPanel columns or of a wide row, a vector at least, of a chain of `count` rows, so many at once:
-// row(i) is where row i begins.
+// The sums of up to kPanel columns or of a wide row, a vector at least, of a chain of `count` rows,
+// so many at once: row(i) is where row i begins.
 template <size_t kRows, class T, class Row, class Put>
 HWY_INLINE void sum_by_rows(int64_t count, int64_t cols, int64_t next, Row&& row, Put&& put) {
   alignas(64) float kept[std::max(kPanel, kWidestRow)];

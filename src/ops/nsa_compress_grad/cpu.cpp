@@ -118,7 +118,8 @@ Piece<T> piece_at(const Job& job, const Group& group, int64_t head, int64_t head
                   job.weights + head * problem.window + group.begin * problem.step + group.inside,
                   problem.step,
                   problem.window,
-                  job.streaming};
+                  job.streaming,
+                  is_in_the_way<T>(problem.x.strides[0])};
 }
 
 // Past the caches, but for the lines at both ends that others may own a part of.

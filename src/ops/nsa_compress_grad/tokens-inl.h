@@ -9,6 +9,8 @@
 #define ACLGRAD_OPS_NSA_COMPRESS_GRAD_TOKENS_INL_H_
 #endif
 
+#include <cstring>
+
 #include "kernels/cpu/constants-inl.h"
 #include "kernels/cpu/lanes-inl.h"
 #include "kernels/cpu/pairs-inl.h"
@@ -64,7 +66,19 @@ struct Piece {
   const float* w;  // of the first token and head and the first of the windows
   int64_t w_window, w_head;
   bool streaming;
+  bool x_in_the_way;  // is_in_the_way(...)
 };
+
+// Whether tokens of x lie a multiple of 4 KiB apart. All of them then have the same places in L1,
+// and the low bits of their addresses are those of dx's, so that loads wait for stores before them:
+// what a strip needs is copied first. Zen 3, two cores, windows of 32 tokens every 16, ms, FP16
+// 8192x32x128 21 to 11, 8192x16x256 23 to 13, BF16 15 to 12 and 16 to 11, but 65536x4x128, 1 KiB
+// apart, 6.9 to 7.7.
+template <class T>
+inline bool is_in_the_way(int64_t x_token) {
+  constexpr int64_t kPage = 4096 / static_cast<int64_t>(sizeof(T));
+  return x_token % kPage == 0;
+}
 
 // One head of a piece, from some column on.
 template <class T>
@@ -87,8 +101,18 @@ HWY_INLINE void visit_pairs(const Piece<T>& piece, const Strip<T>& strip, RowsAh
     });
   });
   const T* x = strip.x;
+  int64_t x_token = piece.x_token;
+  alignas(64) T copied[kTokens * V * kPair];
+  if (piece.x_in_the_way) {
+    for (size_t u = 0; u < kTokens; ++u) {
+      std::memcpy(static_cast<void*>(copied + u * V * kPair), x + static_cast<int64_t>(u) * x_token,
+                  V * kPair * sizeof(T));
+    }
+    x = copied;
+    x_token = static_cast<int64_t>(V * kPair);
+  }
   T* dx = strip.dx;
-  for (size_t u = 0; u < kTokens; ++u, x += piece.x_token, dx += piece.dx_token) {
+  for (size_t u = 0; u < kTokens; ++u, x += x_token, dx += piece.dx_token) {
     Pair value[V], sum[V];
     for_constants<V>([&](auto v) ACLGRAD_INLINED {
       ahead.next_line();

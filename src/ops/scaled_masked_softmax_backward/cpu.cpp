@@ -27,6 +27,7 @@
 #include "kernels/cpu/sums-inl.h"
 #include "ops/scaled_masked_softmax_backward/exact-inl.h"
 #include "ops/scaled_masked_softmax_backward/lines-inl.h"
+#include "ops/scaled_masked_softmax_backward/medium-inl.h"
 #include "ops/scaled_masked_softmax_backward/short-inl.h"
 #include "ops/scaled_masked_softmax_backward/visits-inl.h"
 
@@ -159,6 +160,10 @@ void long_run(const Job& job, const Row<T>& first, const Steps& steps, Stage<T>*
   const int64_t rows_ahead =
       steps.count > 1 ? std::max(lag + 1, kAskedAheadBytes<T> / static_cast<int64_t>(row_bytes))
                       : 0;
+  const bool by_lines = stage == nullptr && job.streaming && row_bytes >= kFewLines * kLineBytes;
+  if (job.cols <= kMostMediumCols && job.clean && !by_lines) {
+    return medium_run(job, first, steps, rows_ahead, stage);
+  }
   Summed summed[2];
   LineWriter<T> lines(job.cols, job.factors);
   for (int64_t r = 0; r < steps.count + lag; ++r) {
@@ -174,7 +179,7 @@ void long_run(const Job& job, const Row<T>& first, const Steps& steps, Stage<T>*
       continue;
     }
     const bool clean = job.clean && std::isfinite(now.sum);
-    if (stage == nullptr && job.streaming && row_bytes >= kFewLines * kLineBytes) {
+    if (by_lines) {
       lines.add(row, now.sum, clean);
     } else {
       T* to = stage != nullptr ? stage->room(row.dx, job.cols) : row.dx;

@@ -35,13 +35,14 @@ inline int64_t last_level_bytes() {
   return bytes;
 }
 
-// Bytes of a core's L2 cache; 1 MiB where the machine does not tell.
-inline int64_t level2_bytes() {
-  static const int64_t bytes = [] {
-    const long told = sysconf(_SC_LEVEL2_CACHE_SIZE);
-    return told > 0 ? int64_t{told} : int64_t{1} << 20;
+// Whether a core's L2 cache has less than 1 MiB, as the machine tells it: Zen 3 and earlier have
+// 512 KiB, Zen 4 1 MiB, recent Xeons 2.
+inline bool has_small_l2() {
+  static const bool small = [] {
+    const long bytes = sysconf(_SC_LEVEL2_CACHE_SIZE);
+    return bytes > 0 && bytes < 1 << 20;
   }();
-  return bytes;
+  return small;
 }
 
 // An ordinary store first reads the line it overwrites; a streaming store does not (a copy moves 2

@@ -34,7 +34,7 @@ constexpr size_t kStripVectors = 2;
 // and rows are read from end to end instead: on two Zen 3 cores with 512 KiB, ms, FP32 [32, 1024,
 // 2880] 18 by columns, 14 so; [3000, 32000] 20 and 14; [4000000, 24] 18 and 15; BF16 9.7 and 7.9,
 // [32, 1024, 2880] level.
-inline bool chains_are_fetched() { return level2_bytes() >= int64_t{1} << 20; }
+inline bool chains_are_fetched() { return !has_small_l2(); }
 
 // The rows of one chain, and where those of the next one lie.
 template <class T>

@@ -28,12 +28,12 @@ using namespace aclgrad::HWY_NAMESPACE;
 // two chains hide the latency of the addition. Four read no faster (Zen 4).
 constexpr size_t kStripVectors = 2;
 
-// The next chain's rows, up to 256 KiB, are fetched into L2 while this one is added: FP32 at 1024
-// and 2880 columns 25 and 23 GB/s of one core with, 22 and 20 without; BF16 21 and 26 against 15
-// and 22 (Zen 4, 4 KB pages). Where L2 has less than 1 MiB, they drive out those fetched before,
-// and rows are read from end to end instead: on two Zen 3 cores with 512 KiB, ms, FP32 [32, 1024,
-// 2880] 18 by columns, 14 so; [3000, 32000] 20 and 14; [4000000, 24] 18 and 15; BF16 9.7 and 7.9,
-// [32, 1024, 2880] level.
+// The next chain's rows, about 256 KiB at most, are fetched into L2 while this one is added: FP32
+// at 1024 and 2880 columns 25 and 23 GB/s of one core with, 22 and 20 without; BF16 21 and 26
+// against 15 and 22 (Zen 4, 4 KB pages). Where L2 has less than 1 MiB, they drive out those fetched
+// before, and rows are read from end to end instead: on two Zen 3 cores with 512 KiB, by turns, ms,
+// FP32 [32, 1024, 2880] 20 by columns, 14 so; [13000, 7168] 21 and 14; [4000000, 24] 15 and 12;
+// BF16 [13000, 7168] 10.3 and 7.9, [32, 1024, 2880] level.
 inline bool chains_are_fetched() { return !has_small_l2(); }
 
 // The rows of one chain, and where those of the next one lie.

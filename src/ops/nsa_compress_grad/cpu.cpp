@@ -119,7 +119,7 @@ Piece<T> piece_at(const Job& job, const Group& group, int64_t head, int64_t head
                   problem.step,
                   problem.window,
                   job.streaming,
-                  is_in_the_way<T>(problem.x.strides[0])};
+                  !job.collect && is_in_the_way<T>(problem.x.strides[0], problem.dx.strides[0])};
 }
 
 // Past the caches, but for the lines at both ends that others may own a part of.

@@ -28,14 +28,6 @@ using namespace aclgrad::HWY_NAMESPACE;
 // two chains hide the latency of the addition. Four read no faster (Zen 4).
 constexpr size_t kStripVectors = 2;
 
-// The next chain's rows, about 256 KiB at most, are fetched into L2 while this one is added: FP32
-// at 1024 and 2880 columns 25 and 23 GB/s of one core with, 22 and 20 without; BF16 21 and 26
-// against 15 and 22 (Zen 4, 4 KB pages). Where L2 has less than 1 MiB, they drive out those fetched
-// before, and rows are read from end to end instead: on two Zen 3 cores with 512 KiB, by turns, ms,
-// FP32 [32, 1024, 2880] 20 by columns, 14 so; [13000, 7168] 21 and 14; [4000000, 24] 15 and 12;
-// BF16 [13000, 7168] 10.3 and 7.9, [32, 1024, 2880] level.
-inline bool chains_are_fetched() { return !has_small_l2(); }
-
 // The rows of one chain, and where those of the next one lie.
 template <class T>
 struct Chain {
@@ -62,6 +54,13 @@ HWY_INLINE void add_strip(const Chain<T>& chain, int64_t col, double* totals) {
 
 // Adds columns [begin, end) of a chain to totals. A last vector that would reach over `end` starts
 // earlier instead: its totals are those of columns [end - 16, end).
+//
+// The next chain's rows, about 256 KiB at most, are fetched into L2 while this one is added: FP32
+// at 1024 and 2880 columns 25 and 23 GB/s of one core with, 22 and 20 without; BF16 21 and 26
+// against 15 and 22 (Zen 4, 4 KB pages). Where L2 has less than 1 MiB, they drive out those fetched
+// before, and rows are read from end to end instead: on two Zen 3 cores with 512 KiB, by turns, ms,
+// FP32 [32, 1024, 2880] 20 by columns, 14 so; [13000, 7168] 21 and 14; [4000000, 24] 15 and 12;
+// BF16 [13000, 7168] 10.3 and 7.9, [32, 1024, 2880] level.
 template <class T>
 HWY_INLINE void add_chain(const Chain<T>& chain, int64_t begin, int64_t end, double* totals) {
   constexpr int64_t kStrip = static_cast<int64_t>(kStripVectors) * kVector;
@@ -74,7 +73,7 @@ HWY_INLINE void add_chain(const Chain<T>& chain, int64_t begin, int64_t end, dou
     const int64_t next = rows_ahead<T>(chain.stride == cols, chain.stride);
     return sum_by_rows<kRowsAtOnce<T>, T>(count, cols, next, row, put);
   }
-  if (cols >= kVector && !chains_are_fetched()) {
+  if (cols >= kVector && has_small_l2()) {
     return sum_by_rows<kRowsOfSmallL2, T>(count, cols, count * chain.stride, row, put);
   }
   int64_t col = begin;
@@ -97,8 +96,7 @@ inline void align_totals(double* totals, int64_t count) {
 // Says how many rows of the next chain to fetch: `left` rows follow this chain.
 template <class T>
 void look_ahead(Chain<T>& chain, int64_t left) {
-  chain.next_count =
-      chains_are_fetched() ? static_cast<size_t>(std::clamp(left, int64_t{0}, kChainRows)) : 0;
+  chain.next_count = static_cast<size_t>(std::clamp(left, int64_t{0}, kChainRows));
 }
 
 // Adds columns [begin, end) of `rows` rows, `stride` elements apart, to totals. `behind`: how many

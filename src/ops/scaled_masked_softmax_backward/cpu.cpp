@@ -2,9 +2,9 @@
 // ScaledMaskedSoftmaxBackward on the CPU: one parallel pass over blocks of rows. A row is visited
 // twice: row_sum() brings it from memory into L1, write_dx() finds it there. Rows of 16 to 32
 // elements stay in registers instead; most of up to 128 are visited without loops (medium-inl.h);
-// shorter ones are taken many at a time (short-inl.h). An
-// output that does not fit the cache is written past it in whole lines (lines-inl.h); where a row
-// has only few of them, rows are gathered in a Stage.
+// shorter ones are taken many at a time (short-inl.h). An output that does not fit the cache is
+// written past it in whole lines (lines-inl.h); where a row has only few of them, rows are gathered
+// in a Stage.
 #include <algorithm>
 #include <bit>
 #include <cmath>

@@ -47,13 +47,13 @@ HWY_INLINE float medium_sum(const Row<T>& row, size_t cols) {
   return static_cast<float>(join16(add(add(acc[0], acc[1]), add(acc[2], acc[3]))));
 }
 
-// A row that is not ordinary, out of line.
+// A row that is not ordinary, of a clean job, out of line.
 template <class T>
 HWY_NOINLINE void unusual_medium_row(const Job& job, const Row<T>& row, float sum, T* to) {
   if (is_exact(job, row, sum)) {
     write_exact(job, row, to);
   } else {
-    write_dx(row, job.cols, terms_of(job.factors, sum), job.clean && std::isfinite(sum), to);
+    write_dx(row, job.cols, terms_of(job.factors, sum), std::isfinite(sum), to);
   }
 }
 

@@ -56,10 +56,22 @@ HWY_INLINE VecF32 join_lanes(VecF32 a, VecF32 b) {
   return hn::Add(hn::OddEven(hn::Shuffle2301(b), a), hn::OddEven(b, hn::Shuffle2301(a)));
 }
 
-// One register of sums: those of the kPartLanes vectors from vector `first` on.
+// One register of the sums over the lanes of as many registers as it has lanes.
+template <size_t kRegister>
+HWY_INLINE VecF32 joined_lanes(VecF32 (&v)[kRegister]) {
+  if constexpr (kRegister == 16) {
+    for_constants<8>([&](auto k) HWY_ATTR { v[k] = join_halves(v[k], v[k + 8]); });
+    for_constants<4>([&](auto k) HWY_ATTR { v[k] = join_blocks(v[k], v[k + 4]); });
+  } else if constexpr (kRegister == 8) {
+    for_constants<4>([&](auto k) HWY_ATTR { v[k] = join_halves(v[k], v[k + 4]); });
+  }
+  for_constants<2>([&](auto k) HWY_ATTR { v[k] = join_pairs(v[k], v[k + 2]); });
+  return join_lanes(v[0], v[1]);
+}
+
+// Those of the kPartLanes vectors from p on.
 template <size_t kRegister>
 HWY_INLINE VecF32 register_of_sums(const float* p) {
-  constexpr size_t kHalf = kRegister / 2;
   VecF32 v[kRegister];
   for_constants<kRegister>([&](auto k) HWY_ATTR {
     const F32x16 all = load16(p + k * kLanes);
@@ -71,14 +83,7 @@ HWY_INLINE VecF32 register_of_sums(const float* p) {
       v[k] = hn::Add(hn::Add(all.part[0], all.part[2]), hn::Add(all.part[1], all.part[3]));
     }
   });
-  if constexpr (kRegister == 16) {
-    for_constants<8>([&](auto k) HWY_ATTR { v[k] = join_halves(v[k], v[k + 8]); });
-    for_constants<4>([&](auto k) HWY_ATTR { v[k] = join_blocks(v[k], v[k + 4]); });
-  } else if constexpr (kRegister == 8) {
-    for_constants<kHalf>([&](auto k) HWY_ATTR { v[k] = join_halves(v[k], v[k + kHalf]); });
-  }
-  for_constants<2>([&](auto k) HWY_ATTR { v[k] = join_pairs(v[k], v[k + 2]); });
-  return join_lanes(v[0], v[1]);
+  return joined_lanes(v);
 }
 
 HWY_INLINE F32x16 lane_sums(const float* p) {

@@ -45,23 +45,12 @@ HWY_INLINE void join_sums(const double* p, double* out) {
   }
 }
 #else
+// One register of the sums over the lanes of as many registers as it has lanes.
 template <size_t kRegister>
-HWY_INLINE VecF64 register_of_joined(const double* p) {
-  constexpr size_t kHalf = kRegister / 2;
+HWY_INLINE VecF64 joined_wide(VecF64 (&v)[kRegister]) {
   const TagF64 d;
-  VecF64 v[kRegister];
-  for_constants<kRegister>([&](auto k) HWY_ATTR {
-    const auto part = [&](size_t i)
-                          HWY_ATTR { return hn::Load(d, p + k * kWideSums + i * kWideLanes); };
-    if constexpr (kRegister == 8) {
-      v[k] = part(0);
-    } else if constexpr (kRegister == 4) {
-      v[k] = hn::Add(part(0), part(1));
-    } else {
-      v[k] = hn::Add(hn::Add(part(0), part(2)), hn::Add(part(1), part(3)));
-    }
-  });
   if constexpr (kRegister > 2) {
+    constexpr size_t kHalf = kRegister / 2;
     for_constants<kHalf>([&](auto k) HWY_ATTR {
       const VecF64 a = v[k], b = v[k + kHalf];
       v[k] = hn::Add(hn::ConcatLowerLower(d, b, a), hn::ConcatUpperUpper(d, b, a));
@@ -75,6 +64,23 @@ HWY_INLINE VecF64 register_of_joined(const double* p) {
     });
   }
   return hn::Add(hn::InterleaveLower(d, v[0], v[1]), hn::InterleaveUpper(d, v[0], v[1]));
+}
+template <size_t kRegister>
+HWY_INLINE VecF64 register_of_joined(const double* p) {
+  const TagF64 d;
+  VecF64 v[kRegister];
+  for_constants<kRegister>([&](auto k) HWY_ATTR {
+    const auto part = [&](size_t i)
+                          HWY_ATTR { return hn::Load(d, p + k * kWideSums + i * kWideLanes); };
+    if constexpr (kRegister == 8) {
+      v[k] = part(0);
+    } else if constexpr (kRegister == 4) {
+      v[k] = hn::Add(part(0), part(1));
+    } else {
+      v[k] = hn::Add(hn::Add(part(0), part(2)), hn::Add(part(1), part(3)));
+    }
+  });
+  return joined_wide(v);
 }
 HWY_INLINE void join_sums(const double* p, double* out) {
   for (size_t k = 0; k < kWideSums; k += kWideLanes) {

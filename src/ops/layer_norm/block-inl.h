@@ -17,6 +17,7 @@
 #include "aclnn/acl_meta.h"
 #include "ops/layer_norm/columns-inl.h"
 #include "ops/layer_norm/moments-inl.h"
+#include "ops/layer_norm/parts-inl.h"
 #include "ops/layer_norm/statistics.h"
 #include "ops/layer_norm/weights-inl.h"
 
@@ -43,8 +44,8 @@ struct Rows {
   size_t count = 0;
   const T* x[kRows];
   void* y[kRows];
-  // Elements between the sixteen rows of x, behind each of which seven elements may be read; 0: it
-  // is not so.
+  // Elements between the sixteen rows of x, behind each of which as many elements may be read as
+  // its last step lacks; 0: it is not so.
   int64_t columns_stride = 0;
   alignas(64) double wide_mean[kRows] = {};  // before it is rounded
   alignas(64) double squares[kRows] = {};    // around it
@@ -154,9 +155,36 @@ HWY_INLINE void find_column_moments(Rows<float>& rows, size_t n, double reciproc
 }
 #endif
 
+#if HWY_TARGET == HWY_AVX2
+// The same of sixteen rows in parts.
+template <class T>
+HWY_NOINLINE void find_part_moments(Rows<T>& rows, size_t n, double reciprocal_cols) {
+  const T* x = rows.x[0];
+  with_parts<T>(n, [&](const auto& parts) ACLGRAD_INLINED {
+    parts.put_sums(x, rows.columns_stride, rows.wide_mean);
+    divide_sums(rows, reciprocal_cols);
+    set_to(rows.squares, parts.squares(x, rows.columns_stride, rows.mean));
+  });
+  move_to_means(rows, n);
+}
+
+// Writes them, plain ones.
+template <class T>
+HWY_NOINLINE void write_parts(const Rows<T>& rows, const Weights<T>& weights, size_t n,
+                              bool streaming) {
+  with_parts<T>(n, [&](const auto& parts) ACLGRAD_INLINED {
+    parts.write(rows.x[0], rows.columns_stride, rows.mean, rows.rstd, weights, n, rows.y,
+                streaming);
+  });
+}
+#endif
+
 // The moments of rows of at most a panel.
 template <class T>
 void find_moments(Rows<T>& rows, size_t n, double reciprocal_cols) {
+#if HWY_TARGET == HWY_AVX2
+  if (rows.columns_stride != 0) return find_part_moments(rows, n, reciprocal_cols);
+#endif
 #if HWY_TARGET <= HWY_AVX3
   if constexpr (std::is_same_v<T, float>) {
     if (rows.columns_stride != 0) {

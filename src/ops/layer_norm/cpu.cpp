@@ -236,15 +236,17 @@ int64_t group_rows(int64_t cols) {
 // Rows::columns_stride of `count` rows from row `row` on.
 template <class T>
 int64_t columns_stride(const Job& job, int64_t row, size_t count) {
-  if (!kTurnsRows || !std::is_same_v<T, float> || count != kRows) return 0;
+  constexpr bool kInParts = HWY_TARGET == HWY_AVX2;
+  constexpr bool kTurned = kTurnsRows && std::is_same_v<T, float>;
+  if (!(kInParts || kTurned) || count != kRows || !job.x_rows.uniform()) return 0;
   const int64_t cols = job.problem.cols;
-  constexpr auto kStep = static_cast<int64_t>(kEight);
-  if (cols < kStep / 2 || cols > static_cast<int64_t>(kMostColumns) || !job.x_rows.uniform())
-    return 0;
+  constexpr auto kOne = static_cast<int64_t>(kInParts ? kStep<T> : kEight);
+  constexpr auto kMost = static_cast<int64_t>(kInParts ? kMostOfParts : kMostColumns);
+  if (cols < kOne / 2 || cols > kMost) return 0;
   const int64_t stride = job.x_rows.stride();
   // What is read too much is the beginning of the next row, never what lies between rows.
   const bool more = stride == cols && row + static_cast<int64_t>(count) < job.problem.rows;
-  return cols % kStep == 0 || more ? stride : 0;
+  return cols % kOne == 0 || more ? stride : 0;
 }
 
 // Whether blocks of rows are written across their borders: FP32 rows of the slab are whole lines
@@ -279,6 +281,17 @@ HWY_INLINE void locate(const Job& job, int64_t row, int64_t end, int64_t group, 
   }
 }
 
+#if HWY_TARGET == HWY_AVX2
+// Whether y of rows in parts goes past the caches register by register: the rows follow each other,
+// and each is whole registers, if not lines.
+template <class T>
+bool streams_parts(const Job& job) {
+  return std::is_same_v<T, float> && job.streaming && job.y_follows &&
+         job.problem.cols % int64_t{kPartLanes} == 0 &&
+         reinterpret_cast<uintptr_t>(job.at.y) % (kPartLanes * sizeof(float)) == 0;
+}
+#endif
+
 // Rows that are written on their own.
 template <class T>
 HWY_INLINE void write_apart(const Job& job, Rows<T>& rows, YStage<T>& stage, bool staged,
@@ -306,6 +319,9 @@ void short_slab(const Job& job, int64_t index) {
   const AcrossWriter across_writer(job.gamma, job.beta,
                                    across ? static_cast<size_t>(job.problem.cols) : 0);
 #endif
+#if HWY_TARGET == HWY_AVX2
+  const bool past_caches = streams_parts<T>(job);
+#endif
   YStage<T> stage(job.streaming);
   Rows<T> rows, part;
   for (int64_t row = begin; row < end; row += group) {
@@ -317,6 +333,19 @@ void short_slab(const Job& job, int64_t index) {
       if (across && rows.count == kRows && is_plain(job, rows)) {
         stage.flush();
         across_writer.write(rows);
+        continue;
+      }
+    }
+#endif
+#if HWY_TARGET == HWY_AVX2
+    if (rows.columns_stride != 0 && is_plain(job, rows)) {
+      if (past_caches) {
+        stage.flush();
+        write_parts(rows, weights_of<T>(job), static_cast<size_t>(job.problem.cols), true);
+        continue;
+      }
+      if (staged && enter_stage(job, rows, stage)) {
+        write_parts(rows, weights_of<T>(job), static_cast<size_t>(job.problem.cols), false);
         continue;
       }
     }

@@ -71,7 +71,8 @@ class Tensor {
         bytes_(std::exchange(other.bytes_, 0)),
         memory_(std::move(other.memory_)),
         address_(std::exchange(other.address_, nullptr)),
-        handle_(std::exchange(other.handle_, nullptr)) {}
+        handle_(std::exchange(other.handle_, nullptr)),
+        gaps_(std::move(other.gaps_)) {}
   Tensor(const Tensor&) = delete;
   Tensor& operator=(const Tensor&) = delete;
   Tensor& operator=(Tensor&&) = delete;
@@ -120,8 +121,9 @@ class Tensor {
     const size_t size = element_size();
     check_count(bytes.size() / size);
     change([&](std::vector<uint8_t>& image) {
-      for_each_element(
-          [&](size_t i, size_t at) { std::memcpy(&image[at], &bytes[i * size], size); });
+      for_each_run([&](size_t i, size_t at, size_t count) {
+        std::memcpy(&image[at], &bytes[i * size], count * size);
+      });
     });
     return *this;
   }
@@ -149,7 +151,9 @@ class Tensor {
     const size_t size = element_size();
     std::vector<uint8_t> out(static_cast<size_t>(numel()) * size);
     const std::vector<uint8_t> now = image();
-    for_each_element([&](size_t i, size_t at) { std::memcpy(&out[i * size], &now[at], size); });
+    for_each_run([&](size_t i, size_t at, size_t count) {
+      std::memcpy(&out[i * size], &now[at], count * size);
+    });
     return out;
   }
 
@@ -161,16 +165,14 @@ class Tensor {
   // Every byte that belongs to no element still is the poison pattern.
   bool untouched_outside() const {
     const std::vector<uint8_t> now = image();
-    const std::vector<bool> element = element_bytes();
-    for (size_t i = 0; i < now.size(); ++i) {
-      if (!element[i] && now[i] != kPoison) return false;
-    }
-    return true;
+    return std::all_of(gaps().begin(), gaps().end(), [&](const Gap& gap) {
+      return is_poison(now.data() + gap.begin, now.data() + gap.end);
+    });
   }
   // The whole memory, elements included, still is the poison pattern.
   bool untouched() const {
     const std::vector<uint8_t> now = image();
-    return std::all_of(now.begin(), now.end(), [](uint8_t byte) { return byte == kPoison; });
+    return is_poison(now.data(), now.data() + now.size());
   }
 
  private:
@@ -181,15 +183,27 @@ class Tensor {
   }
   void check_count(size_t given) const { check_count(given, static_cast<size_t>(numel())); }
 
-  // fn(number of the element in row-major order, its first byte in the memory)
+  // Bytes [begin, end) of the memory that belong to no element.
+  struct Gap {
+    size_t begin, end;
+  };
+
+  static bool is_poison(const uint8_t* begin, const uint8_t* end) {
+    return std::all_of(begin, end, [](uint8_t byte) { return byte == kPoison; });
+  }
+
+  // fn(number of the first element in row-major order, its first byte in the memory, how many
+  // follow it in both)
   template <class Fn>
-  void for_each_element(Fn&& fn) const {
+  void for_each_run(Fn&& fn) const {
     const auto count = static_cast<size_t>(numel());
-    Dims index(dims_.size(), 0);
+    const bool dense = !dims_.empty() && strides_.back() == 1;
+    const size_t run = dense ? static_cast<size_t>(dims_.back()) : 1;
+    Dims index(dims_.size() - (dense ? 1 : 0), 0);
     int64_t element = offset_;
-    for (size_t i = 0; i < count; ++i) {
-      fn(i, kGuard + static_cast<size_t>(element) * element_size());
-      for (size_t dim = dims_.size(); dim-- > 0;) {
+    for (size_t i = 0; i < count; i += run) {
+      fn(i, kGuard + static_cast<size_t>(element) * element_size(), run);
+      for (size_t dim = index.size(); dim-- > 0;) {
         element += strides_[dim];
         if (++index[dim] < dims_[dim]) break;
         element -= dims_[dim] * strides_[dim];
@@ -197,13 +211,34 @@ class Tensor {
       }
     }
   }
-
-  std::vector<bool> element_bytes() const {
-    std::vector<bool> element(bytes_, false);
-    for_each_element([&](size_t, size_t at) {
-      for (size_t i = 0; i < element_size(); ++i) element[at + i] = true;
+  // fn(number of the element, its first byte)
+  template <class Fn>
+  void for_each_element(Fn&& fn) const {
+    const size_t size = element_size();
+    for_each_run([&](size_t i, size_t at, size_t count) {
+      for (size_t k = 0; k < count; ++k) fn(i + k, at + k * size);
     });
-    return element;
+  }
+
+  // Found once: every copy of the memory asks for them under AddressSanitizer.
+  const std::vector<Gap>& gaps() const {
+    if (!gaps_.empty() || bytes_ == 0) return gaps_;
+    std::vector<uint8_t> of_element(bytes_, 0);
+    for_each_run([&](size_t, size_t at, size_t count) {
+      std::memset(&of_element[at], 1, count * element_size());
+    });
+    const uint8_t* first = of_element.data();
+    for (size_t i = 0; i < bytes_;) {
+      const auto find = [&](int value) {
+        const void* at = std::memchr(first + i, value, bytes_ - i);
+        return at == nullptr ? bytes_
+                             : static_cast<size_t>(static_cast<const uint8_t*>(at) - first);
+      };
+      i = find(0);
+      const size_t begin = i;
+      if (begin < bytes_) gaps_.push_back({begin, i = find(1)});
+    }
+    return gaps_;
   }
 
   std::vector<uint8_t> image() const {
@@ -236,12 +271,10 @@ class Tensor {
     const auto* bytes = static_cast<const uint8_t*>(memory_.get());
     __asan_unpoison_memory_region(bytes, bytes_);
     if (!on) return;
-    const std::vector<bool> element = element_bytes();
-    for (size_t i = 0; i < bytes_;) {
-      size_t end = i;
-      while (end < bytes_ && !element[end]) ++end;
-      if (end - i >= 8) __asan_poison_memory_region(bytes + i, end - i);
-      i = end + 1;
+    for (const Gap& gap : gaps()) {
+      if (gap.end - gap.begin >= 8) {
+        __asan_poison_memory_region(bytes + gap.begin, gap.end - gap.begin);
+      }
     }
 #endif
   }
@@ -255,6 +288,7 @@ class Tensor {
   DeviceMemory memory_;
   void* address_ = nullptr;
   aclTensor* handle_ = nullptr;
+  mutable std::vector<Gap> gaps_;  // none before gaps()
 };
 
 // Host arrays with owners.

@@ -273,9 +273,11 @@ HWY_INLINE VecF32 canonical(VecF32 v) {
   return hn::IfThenElse(hn::Eq(v, v), v, nan);
 }
 
+// kClean: there is none.
+template <bool kClean = false>
 HWY_INLINE hn::Vec<TagU16> to_bits16(VecF32 v, bfloat16_t) {
   const TagU32 du;
-  const VecU32 bits = hn::BitCast(du, canonical(v));
+  const VecU32 bits = hn::BitCast(du, kClean ? v : canonical(v));
   const VecU32 odd = hn::And(hn::ShiftRight<16>(bits), hn::Set(du, 1u));
   const VecU32 rounded = hn::Add(bits, hn::Add(odd, hn::Set(du, 0x7FFFu)));
   // The canonical NaN 0x7FC00000 rounds to 0x7FC0 by itself.
@@ -283,10 +285,11 @@ HWY_INLINE hn::Vec<TagU16> to_bits16(VecF32 v, bfloat16_t) {
   return hn::DemoteTo(TagU16(), hn::BitCast(di, hn::ShiftRight<16>(rounded)));
 }
 
+template <bool kClean = false>
 ACLGRAD_ONE_INSTRUCTION hn::Vec<TagU16> to_bits16(VecF32 v, float16_t) {
 #if HWY_NATIVE_FMA && (HWY_ARCH_X86 || HWY_ARCH_ARM_A64)
   const hn::Rebind<hwy::float16_t, TagF32> d16;
-  return hn::BitCast(TagU16(), hn::DemoteTo(d16, canonical(v)));
+  return hn::BitCast(TagU16(), hn::DemoteTo(d16, kClean ? v : canonical(v)));
 #else
   const TagF32 df;
   const TagU32 du;

@@ -23,6 +23,7 @@
 #define HWY_TARGET_INCLUDE "ops/scaled_masked_softmax_backward/cpu.cpp"
 #include <hwy/foreach_target.h>
 
+#include "kernels/cpu/constants-inl.h"
 #include "kernels/cpu/lanes-inl.h"
 #include "kernels/cpu/stage-inl.h"
 #include "kernels/cpu/sums-inl.h"
@@ -88,19 +89,20 @@ template <class T, size_t V>
 void unusual_small_row(const Job& job, const Row<T>& row, Stage<T>* stage, float sum);
 
 // A row of 16 elements (V = 1 vector) or of 17 to 32 (V = 2), which stays in registers between its
-// two visits. The second vector ends with the row and counts what the first one left out. kJudged:
-// it is known not to take FP64.
-template <class T, size_t V, bool kJudged = false>
+// two visits. The second vector ends with the row and counts what the first one left out. kClean:
+// the job is, and nothing is scaled before the sum. kJudged: it is known not to take FP64.
+template <class T, size_t V, bool kClean, bool kJudged = false>
 HWY_INLINE void small_row(const Job& job, const Row<T>& row, Stage<T>* stage) {
   const size_t cols = job.cols;
   const size_t at[2] = {0, cols - kLanes};
   F32x16 dy[V], y[V], products[V];
   const F32x16 zero = zero16();
-  for (size_t v = 0; v < V; ++v) {
+  for_constants<V>([&](auto v) ACLGRAD_INLINED {
     dy[v] = load16(row.dy + at[v]);
     y[v] = load16(row.y + at[v]);
-    products[v] = fma(mul(dy[v], set16(job.factors.on_dy)), y[v], zero);
-  }
+    if constexpr (!kClean) dy[v] = mul(dy[v], set16(job.factors.on_dy));
+    products[v] = fma(dy[v], y[v], zero);
+  });
   if constexpr (V == 2) {
     products[0] = add(products[0], first_from(2 * kLanes - cols, zero, products[1]));
   }
@@ -111,8 +113,17 @@ HWY_INLINE void small_row(const Job& job, const Row<T>& row, Stage<T>* stage) {
   const Terms terms = terms_of(job.factors, sum);
   T* to = stage != nullptr ? stage->room(row.dx, cols) : row.dx;
   F32x16 dx[V];
-  for (size_t v = 0; v < V; ++v) dx[v] = masked(dx16(dy[v], y[v], terms), row.mask + at[v]);
-  for (size_t v = 0; v < V; ++v) store16(dx[v], to + at[v]);
+  for_constants<V>([&](auto v) ACLGRAD_INLINED {
+    const F32x16 product = fma(dy[v], y[v], mul(y[v], terms.minus_sum));
+    dx[v] = masked(mul(product, terms.on_dx), row.mask + at[v]);
+  });
+  for_constants<V>([&](auto v) ACLGRAD_INLINED {
+    if constexpr (kClean) {
+      store_clean16(dx[v], to + at[v], false);
+    } else {
+      store16(dx[v], to + at[v]);
+    }
+  });
 }
 
 // Out of line and from the beginning, so that ordinary rows keep nothing in memory for it.
@@ -121,11 +132,11 @@ HWY_NOINLINE void unusual_small_row(const Job& job, const Row<T>& row, Stage<T>*
   if (is_exact(job, row, sum)) {
     write_exact(job, row, stage != nullptr ? stage->room(row.dx, job.cols) : row.dx);
   } else {
-    small_row<T, V, true>(job, row, stage);
+    small_row<T, V, false, true>(job, row, stage);
   }
 }
 
-template <class T>
+template <class T, size_t V, bool kClean>
 void small_run(const Job& job, const Row<T>& first, const Steps& steps, Stage<T>* stage) {
   const int64_t ahead = steps.count > 1 ? kSmallRowsAhead : 0;  // the step of one row is any number
   for (int64_t r = 0; r < steps.count; ++r) {
@@ -133,12 +144,17 @@ void small_run(const Job& job, const Row<T>& first, const Steps& steps, Stage<T>
     hwy::Prefetch(row.dy + ahead * steps.dy);
     hwy::Prefetch(row.y + ahead * steps.y);
     hwy::Prefetch(row.mask + ahead * steps.mask);
-    if (job.cols == kLanes) {
-      small_row<T, 1>(job, row, stage);
-    } else {
-      small_row<T, 2>(job, row, stage);
-    }
+    small_row<T, V, kClean>(job, row, stage);
   }
+}
+template <class T>
+void small_run(const Job& job, const Row<T>& first, const Steps& steps, Stage<T>* stage) {
+  if (job.cols == kLanes) {
+    return job.clean ? small_run<T, 1, true>(job, first, steps, stage)
+                     : small_run<T, 1, false>(job, first, steps, stage);
+  }
+  return job.clean ? small_run<T, 2, true>(job, first, steps, stage)
+                   : small_run<T, 2, false>(job, first, steps, stage);
 }
 
 // What the first visit to a row leaves for the second.

@@ -86,7 +86,19 @@ HWY_INLINE void store_clean16(const F32x16& v, float* to, bool streaming) {
 }
 template <class T>
 HWY_INLINE void store_clean16(const F32x16& v, T* to, bool streaming) {
+#if HWY_TARGET == HWY_SSE4 || HWY_TARGET == HWY_SCALAR
   streaming ? stream16(v, to) : store16(v, to);
+#else
+  auto* bits = reinterpret_cast<uint16_t*>(to);
+  for (size_t i = 0; i < kParts; ++i) {
+    const auto part = to_bits16<true>(v.part[i], T());
+    if (streaming) {
+      hn::Stream(part, TagU16(), bits + i * kPartLanes);
+    } else {
+      hn::StoreU(part, TagU16(), bits + i * kPartLanes);
+    }
+  }
+#endif
 }
 
 // The lines of dy and y that a later row has at these elements.

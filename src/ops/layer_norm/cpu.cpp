@@ -41,7 +41,9 @@ constexpr int64_t kGroupBytes = int64_t{8} << 10;
 
 // FP32 rows of more columns go in pairs: gamma and beta, 8 bytes a column, leave L1 before the next
 // row and are loaded once for both. Sixteen-bit rows have more to compute than to load (one Zen 4
-// core: f32 8192x4096 12.1 ms in pairs and 13.3 ms one by one, bf16 9.1 and 7.5 ms).
+// core: f32 8192x4096 12.1 ms in pairs and 13.3 ms one by one, bf16 9.1 and 7.5 ms). Only where a
+// vector is one register: the sums of two rows do not fit sixteen others (two Zen 3 cores, AVX2: f32
+// 8192x4096 12.2 ms in pairs and 7.8 one by one, 2048x12288 7.6 and 6.5).
 constexpr int64_t kPairColumns = 2048;
 
 // Whether rows are summed and written one after the other: a group of them is so short that reading
@@ -191,8 +193,10 @@ HWY_NOINLINE void write_and_find(const Job& job, const Rows<T>& rows, bool strea
     }
     return find_joined_moments(next, sums, cols, job.reciprocal_cols);
   }
-  if (rows.count == 2 && next.count == 2) {
-    return write_and_find_long<T, 2>(job, rows, 0, streaming, next, 0);
+  if constexpr (kParts == 1 && sizeof(T) == 4) {
+    if (rows.count == 2 && next.count == 2) {
+      return write_and_find_long<T, 2>(job, rows, 0, streaming, next, 0);
+    }
   }
   for (size_t r = 0; r < rows.count; ++r) {
     write_and_find_long<T, 1>(job, rows, r, streaming, next, other(r));
@@ -229,7 +233,9 @@ HWY_NOINLINE void write_joined_and_find(const Job& job, const Rows<T>& rows, Sha
 template <class T>
 int64_t group_rows(int64_t cols) {
   const auto size = static_cast<int64_t>(sizeof(T));
-  if (cols > static_cast<int64_t>(kChainColumns)) return size == 4 && cols > kPairColumns ? 2 : 1;
+  if (cols > static_cast<int64_t>(kChainColumns)) {
+    return kParts == 1 && size == 4 && cols > kPairColumns ? 2 : 1;
+  }
   return std::clamp(kGroupBytes / (cols * size), int64_t{1}, static_cast<int64_t>(kRows));
 }
 

@@ -42,8 +42,8 @@ constexpr int64_t kGroupBytes = int64_t{8} << 10;
 // FP32 rows of more columns go in pairs: gamma and beta, 8 bytes a column, leave L1 before the next
 // row and are loaded once for both. Sixteen-bit rows have more to compute than to load (one Zen 4
 // core: f32 8192x4096 12.1 ms in pairs and 13.3 ms one by one, bf16 9.1 and 7.5 ms). Only where a
-// vector is one register: the sums of two rows do not fit sixteen others (two Zen 3 cores, AVX2: f32
-// 8192x4096 12.2 ms in pairs and 7.8 one by one, 2048x12288 7.6 and 6.5).
+// vector is one register: the sums of two rows do not fit sixteen others (two Zen 3 cores, AVX2:
+// f32 8192x4096 12.2 ms in pairs and 7.8 one by one, 2048x12288 7.6 and 6.5).
 constexpr int64_t kPairColumns = 2048;
 
 // Whether rows are summed and written one after the other: a group of them is so short that reading

@@ -12,12 +12,13 @@ target_compile_options(aclgrad_settings INTERFACE -ffp-contract=off)
 # The sixteen lanes are arrays of registers, which SVE's of unknown length cannot be: NEON on ARM.
 # SSSE3 without SSE4 is a machine of 2006 or 2007: it runs SCALAR, and every build is a fifth shorter.
 set(disabled HWY_SSSE3 HWY_SVE HWY_SVE2 HWY_SVE_256 HWY_SVE2_128)
-set(ACLGRAD_DISABLED_TARGETS "" CACHE STRING "Further instruction sets to leave out: HWY_AVX2;...")
+set(ACLGRAD_DISABLED_TARGETS "" CACHE STRING
+  "Further instruction sets to leave out: HWY_AVX2;...; a sanitized build chooses where this is empty")
 if(ACLGRAD_DISABLED_TARGETS)
   list(APPEND disabled ${ACLGRAD_DISABLED_TARGETS})
 elseif(NOT ACLGRAD_SANITIZE STREQUAL "none" AND EXISTS /proc/cpuinfo)
-  # Each instruction set costs minutes of compiling: SCALAR and the machine's best one. One that the
-  # machine lacks would leave SCALAR alone, which tests little and takes three times as long.
+  # Each instruction set costs minutes of compiling: SCALAR and AVX-512 or, where the machine lacks
+  # it, AVX2. One that it lacks would leave SCALAR alone, which tests little and takes longer.
   file(STRINGS /proc/cpuinfo flags_with_avx512 REGEX "avx512vl" LIMIT_COUNT 1)
   if(flags_with_avx512)
     list(APPEND disabled HWY_SSE4 HWY_AVX2)

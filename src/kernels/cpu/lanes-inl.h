@@ -267,13 +267,12 @@ HWY_INLINE F32x16 load_first(const T* p, size_t count) {
 #endif
 }
 
-// Stores round to nearest even and write the canonical NaN.
+// Stores round to nearest even and write the canonical NaN; kClean: v is none.
 HWY_INLINE VecF32 canonical(VecF32 v) {
   const VecF32 nan = hn::BitCast(TagF32(), hn::Set(TagU32(), kCanonicalNanF32));
   return hn::IfThenElse(hn::Eq(v, v), v, nan);
 }
 
-// kClean: there is none.
 template <bool kClean = false>
 HWY_INLINE hn::Vec<TagU16> to_bits16(VecF32 v, bfloat16_t) {
   const TagU32 du;

@@ -65,6 +65,8 @@ HWY_INLINE VecF64 joined_wide(VecF64 (&v)[kRegister]) {
   }
   return hn::Add(hn::InterleaveLower(d, v[0], v[1]), hn::InterleaveUpper(d, v[0], v[1]));
 }
+
+// Those of the eight doubles from p, p + 8 and so on.
 template <size_t kRegister>
 HWY_INLINE VecF64 register_of_joined(const double* p) {
   const TagF64 d;

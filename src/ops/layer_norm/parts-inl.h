@@ -70,8 +70,10 @@ class Parts {
   HWY_INLINE void put_sums(const T* x, int64_t stride, double* sums) const {
     for (size_t row = 0; row < kLanes; row += kWideLanes) {
       VecF64 sum[kWideLanes];
-      for_constants<kWideLanes>([&](auto r) ACLGRAD_INLINED { sum[r] = row_sum(x + r * stride); });
-      x += kWideLanes * stride;
+      for_constants<kWideLanes>([&](auto r) ACLGRAD_INLINED {
+        sum[r] = row_sum(x);
+        x += stride;
+      });
       hn::Store(joined_wide(sum), TagF64(), sums + row);
     }
   }
@@ -82,8 +84,8 @@ class Parts {
     for_constants<kParts>([&](auto part) ACLGRAD_INLINED {
       VecF32 sum[kPartLanes];
       for_constants<kPartLanes>([&](auto r) ACLGRAD_INLINED {
-        constexpr size_t kRow = part * kPartLanes + r;
-        sum[r] = row_squares(x + kRow * stride, hn::Set(TagF32(), centres[kRow]));
+        sum[r] = row_squares(x, hn::Set(TagF32(), centres[part * kPartLanes + r]));
+        x += stride;
       });
       out.part[part] = joined_lanes(sum);
     });

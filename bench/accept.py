@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""accept.py BENCH.csv: appends what the bench measured to bench/history.csv, with date and commit.
+"""accept.py BENCH.csv: appends what the bench measured to bench/history.csv, with date and commit; what
+aclgrad_small_calls measured to bench/small_calls.csv.
 
 The tree must be as committed, and what was measured must have been built from it: a file that is
 older than the last commit to src or bench is refused, and so is one of problems that stayed in the caches.
@@ -17,7 +18,11 @@ import table
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 COLUMNS = ("date", "commit", "machine", "problem", "view", "target", "threads", "us_20", "us", "us_80",
            "gb_per_s", "roof", "share_of_roof", "pytorch_us", "compiled_us", "onednn_us",
-           "pytorch_ratio", "compiled_ratio", "onednn_ratio")
+           "pytorch_ratio", "compiled_ratio", "onednn_ratio", "bytes", "copy_gb_per_s",
+           "read_gb_per_s", "add_gb_per_s", "rounds", "disturbed_rounds", "workspace_bytes",
+           "peak_bytes", "pytorch_way", "compiled_way", "onednn_way")
+SMALL_CALLS = ("date", "commit", "machine", "problem", "target", "threads", "whole_us", "phase_two_us",
+               "idle_us", "repeat_us", "queued_us", "among_1000_us", "crowded_us")
 # Above it the roof, not the operator, was disturbed.
 MOST_SHARE = 1.1
 
@@ -40,17 +45,18 @@ def main():
         sys.exit(f"{sys.argv[1]} has no rows")
     if "in the caches" in machine:
         sys.exit(f"{sys.argv[1]} was measured with --cached")
-    for row in rows:
+    small = "whole_us" in rows[0]
+    for row in () if small else rows:
         if row["share_of_roof"] > MOST_SHARE:
             print(f"{row['problem']}: {row['share_of_roof']:.0%} of the roof: was the machine busy?",
                   file=sys.stderr)
         if row["disturbed_rounds"]:
             print(f"{row['problem']}: {row['disturbed_rounds']:.0f} rounds beside other work",
                   file=sys.stderr)
-    history = ROOT / "bench" / "history.csv"
+    history = ROOT / "bench" / ("small_calls.csv" if small else "history.csv")
     is_new = not history.exists()
     with open(history, "a", newline="", encoding="utf-8") as file:
-        lines = csv.DictWriter(file, COLUMNS, extrasaction="ignore", lineterminator="\n")
+        lines = csv.DictWriter(file, SMALL_CALLS if small else COLUMNS, extrasaction="ignore", lineterminator="\n")
         if is_new:
             lines.writeheader()
         for row in rows:

@@ -25,6 +25,7 @@ constexpr std::pair<const char*, View> kViews[] = {
     {"transposed", View::kTransposed}, {"offset", View::kOffset},
     {"strided", View::kStrided},       {"reversed", View::kReversed}};
 View view_in_use = View::kContiguous;
+bool with_data = true;
 
 // Where elements lie: between neighbours of each dim, before the first, and in all.
 struct Layout {
@@ -162,6 +163,8 @@ void use_view(const std::string& name) {
   throw std::invalid_argument("view '" + name + "': expected one of " + known);
 }
 
+void use_no_data() { with_data = false; }
+
 Tensor::Tensor(const Dims& dims, aclDataType dtype) : dims_(dims), dtype_(dtype) {
   const Layout layout = layout_of(dims_);
   storage_bytes_ = layout.storage * static_cast<int64_t>(dtype_size(dtype));
@@ -171,6 +174,7 @@ Tensor::Tensor(const Dims& dims, aclDataType dtype) : dims_(dims), dtype_(dtype)
   }
   handle_ = aclCreateTensor(dims_.data(), dims_.size(), dtype_, layout.strides.data(),
                             layout.offset, ACL_FORMAT_ND, &layout.storage, 1, address_);
+  if (!with_data) return;
   const bool floating = is_float_dtype(dtype) || dtype == ACL_DOUBLE;
   fill(floating ? test::normal_values(kPatternElements, static_cast<uint64_t>(storage_bytes_))
                 : std::vector<double>{0.0});
@@ -190,6 +194,7 @@ int64_t Tensor::numel() const {
 int64_t Tensor::bytes() const { return numel() * static_cast<int64_t>(dtype_size(dtype_)); }
 
 void Tensor::fill(const std::vector<double>& values) {
+  if (!with_data) return;
   const size_t size = dtype_size(dtype_);
   const auto total = static_cast<size_t>(storage_bytes_);
   const size_t period = values.size() * size;

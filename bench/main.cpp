@@ -46,6 +46,8 @@ constexpr const char* kUsage =
     "  --cached        small problems may stay in the caches\n"
     "  --csv FILE      the table as comma-separated values too\n"
     "  --list          only print the problems\n"
+    "  --plan          only print the problems, the bytes that they move at least, and those of the\n"
+    "                  workspace that phase one asks for\n"
     "  --serve         be a rival: take orders from the standard input\n";
 
 struct Options {
@@ -55,6 +57,7 @@ struct Options {
   std::string view = "contiguous";
   Effort effort;
   bool list = false;
+  bool plan = false;
   bool serve = false;
   bool help = false;
 };
@@ -115,6 +118,8 @@ Options parse_options(const std::vector<std::string>& arguments) {
       options.problems.push_back(option);
     } else if (option == "--list") {
       options.list = true;
+    } else if (option == "--plan") {
+      options.plan = true;
     } else if (option == "--serve") {
       options.serve = true;
     } else if (option == "--cached") {
@@ -205,6 +210,19 @@ bool run_jobs(const std::vector<Job>& jobs, const Options& options) {
   return all;
 }
 
+void print_plans(const std::vector<Job>& jobs) {
+  use_no_data();
+  for (const Job& job : jobs) {
+    const Problem problem = job.op->make(parse_dtype(job.dtype), job.shape);
+    uint64_t workspace = 0;
+    aclOpExecutor* executor = nullptr;
+    require(problem.plan(&workspace, &executor), job.name().c_str());
+    require(aclDestroyAclOpExecutor(executor), "aclDestroyAclOpExecutor");
+    std::printf("%s %lld %llu\n", job.name().c_str(), static_cast<long long>(problem.bytes),
+                static_cast<unsigned long long>(workspace));
+  }
+}
+
 // The other side of Rival.
 void serve() {
   std::unique_ptr<Subject> subject;
@@ -249,6 +267,10 @@ int main(int argc, char** argv) {
     check_device();
     if (options.list) {
       for (const Job& job : jobs) std::printf("%s\n", job.name().c_str());
+      return 0;
+    }
+    if (options.plan) {
+      print_plans(jobs);
       return 0;
     }
     if (!options.serve) return run_jobs(jobs, options) ? 0 : 1;

@@ -233,6 +233,7 @@ Timing measure(const std::string& name, Subject& subject,
     }
   }
   timing.call = spread_of(calls);
+  timing.rounds = effort.rounds;
   timing.copy_seconds = median_of(copies);
   timing.read_seconds = median_of(reads);
   timing.add_seconds = median_of(adds);

@@ -56,13 +56,12 @@ struct Timing {
   double copy_seconds = 0, read_seconds = 0, add_seconds = 0;
   double share = 0;                 // of the problem's roof
   std::vector<RivalTiming> rivals;  // in the rivals' order
-  int disturbed_rounds = 0;         // that count though the machine was not calm
+  int rounds = 0;
+  int disturbed_rounds = 0;  // that count though the machine was not calm
   int64_t workspace_bytes = 0;
   // What the first call adds to the process, on a GPU to the device's memory in use, the workspace
   // included.
   int64_t peak_bytes = 0;
-
-  double roof_seconds(Roof roof) const { return roof == Roof::kRead ? read_seconds : copy_seconds; }
 };
 
 // Runs one operator's problem; small ones in so many copies that together they leave the caches.

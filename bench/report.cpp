@@ -30,7 +30,8 @@ Report::Report(const std::vector<std::unique_ptr<Rival>>& rivals, const std::str
               machine_.target.c_str(), machine_.units,
               machine_.target == "cuda" ? "multiprocessors" : "threads", machine_.peak_flops / 1e9,
               view.c_str());
-  std::printf("%-52s %10s %6s %7s %12s %6s", "problem", "us", "+-", "GB/s", "roof GB/s", "share");
+  std::printf("%-52s %10s %5s %8s %8s %7s %6s %6s %6s %10s", "problem", "us", "+-", "MB", "peak MB",
+              "GB/s", "copy", "read", "2r+w", "share of");
   for (const auto& rival : rivals_) std::printf(" %16s", rival->name().c_str());
   std::printf("\n");
   if (csv.empty()) return;
@@ -39,7 +40,7 @@ Report::Report(const std::vector<std::unique_ptr<Rival>>& rivals, const std::str
   csv_ << "# " << machine_.name << "; peak " << machine_.peak_flops / 1e9 << " GFLOP/s"
        << (cached ? "; small problems in the caches\n" : "\n")
        << "problem,view,target,threads,us,us_20,us_80,bytes,flops,gb_per_s,roof,share_of_roof,"
-          "copy_gb_per_s,read_gb_per_s,add_gb_per_s,disturbed_rounds,workspace_bytes,peak_bytes";
+          "copy_gb_per_s,read_gb_per_s,add_gb_per_s,rounds,disturbed_rounds,workspace_bytes,peak_bytes";
   for (const auto& rival : rivals_) {
     for (const char* column : {"_us", "_us_20", "_us_80", "_ratio", "_way"}) {
       csv_ << ',' << rival->name() << column;
@@ -49,11 +50,13 @@ Report::Report(const std::vector<std::unique_ptr<Rival>>& rivals, const std::str
 }
 
 void Report::add(const std::string& name, const Problem& problem, const Timing& timing) {
-  const double roof = timing.roof_seconds(problem.roof);
   const double spread = (timing.call.high - timing.call.low) / 2 / timing.call.median;
-  std::printf("%-52s %10.1f %5.0f%% %7.2f %7.2f %s %5.0f%%", name.c_str(), timing.call.median * 1e6,
-              100 * spread, gigabytes(problem, timing.call.median), gigabytes(problem, roof),
-              name_of(problem.roof), 100 * timing.share);
+  std::printf("%-52s %10.1f %4.0f%% %8.1f %8.1f %7.2f %6.1f %6.1f %6.1f %4.0f%% %s", name.c_str(),
+              timing.call.median * 1e6, 100 * spread, static_cast<double>(problem.bytes) / 1e6,
+              static_cast<double>(timing.peak_bytes) / 1e6,
+              gigabytes(problem, timing.call.median), gigabytes(problem, timing.copy_seconds),
+              gigabytes(problem, timing.read_seconds), gigabytes(problem, timing.add_seconds),
+              100 * timing.share, name_of(problem.roof));
   for (const auto& rival : timing.rivals) {
     if (rival.call) {
       std::printf(" %9.1f %5.2fx", rival.call->median * 1e6, rival.ratio);
@@ -76,8 +79,8 @@ void Report::add_to_csv(const std::string& name, const Problem& problem, const T
        << gigabytes(problem, timing.call.median) << ',' << name_of(problem.roof) << ','
        << timing.share << ',' << gigabytes(problem, timing.copy_seconds) << ','
        << gigabytes(problem, timing.read_seconds) << ',' << gigabytes(problem, timing.add_seconds)
-       << ',' << timing.disturbed_rounds << ',' << timing.workspace_bytes << ','
-       << timing.peak_bytes;
+       << ',' << timing.rounds << ',' << timing.disturbed_rounds << ',' << timing.workspace_bytes
+       << ',' << timing.peak_bytes;
   for (const auto& rival : timing.rivals) {
     const auto& call = rival.call;
     if (call) {

@@ -166,15 +166,21 @@ class CpuRoofs final : public Roofs {
   DeviceMemory memory_;
 };
 
+// "Intel(R) Xeon(R) Processor, family 6 model 207": virtual machines often have no better name.
 std::string cpu_name() {
   std::ifstream file("/proc/cpuinfo");
-  for (std::string line; std::getline(file, line);) {
+  std::string name = "unknown processor";
+  std::string numbers;
+  for (std::string line; std::getline(file, line) && !line.empty();) {  // the first one's
     const size_t colon = line.find(": ");
-    if (line.rfind("model name", 0) == 0 && colon != std::string::npos) {
-      return line.substr(colon + 2);
-    }
+    if (colon == std::string::npos) continue;
+    const std::string key = line.substr(0, line.find_last_not_of(" \t", colon - 1) + 1);
+    const std::string value = line.substr(colon + 2);
+    if (key == "model name") name = value;
+    if (key == "cpu family") numbers += ", family " + value;
+    if (key == "model") numbers += " model " + value;
   }
-  return "unknown processor";
+  return name + numbers;
 }
 
 // With the widest vectors of the instruction set in use; the best of some turns.

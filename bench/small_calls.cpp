@@ -1,16 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
-// aclgrad_small_calls: what a call costs whose numbers are nothing to speak of, sixteen rows of 64.
+// aclgrad_small_calls [--csv FILE]: what a call costs whose numbers are nothing to speak of, sixteen
+// rows of 64.
 #include <atomic>
 #include <chrono>
 #include <cstdio>
 #include <exception>
+#include <fstream>
 #include <functional>
+#include <stdexcept>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "bench/bench.h"
 #include "bench/measure.h"
+#include "bench/roofs.h"
+#include "kernels/cpu/parallel.h"
+#include "kernels/cpu/target.h"
 
 namespace {
 
@@ -108,28 +114,60 @@ double crowded_microseconds(Subject& subject) {
   return taken;
 }
 
-void run() {
+// The columns of a problem, in microseconds a call.
+struct Costs {
+  double whole, phase_two, idle, repeat, queued, among_many, crowded;
+};
+
+Costs costs_of(Subject& subject) {
+  Costs costs{};
+  costs.whole = median_microseconds([&] { subject.call(); });
+  costs.phase_two = phase_two_microseconds(subject);
+  costs.idle = after_idle_microseconds(subject);
+  costs.repeat = repeated_microseconds(subject);
+  costs.queued = queued_microseconds(subject);
+  std::vector<void*> live(kLiveAllocations);
+  for (void*& memory : live) {
+    require(aclrtMalloc(&memory, 4096, ACL_MEM_MALLOC_NORMAL_ONLY), "aclrtMalloc");
+  }
+  costs.among_many = median_microseconds([&] { subject.call(); });
+  costs.crowded = crowded_microseconds(subject);
+  for (void* memory : live) require(aclrtFree(memory), "aclrtFree");
+  return costs;
+}
+
+std::ofstream csv_file(const std::string& path) {
+  std::ofstream csv;
+  if (path.empty()) return csv;
+  csv.open(path);
+  if (!csv) throw std::runtime_error(path + ": cannot be written");
+  const Machine machine = this_machine();
+  csv << "# " << machine.name << "; peak " << machine.peak_flops / 1e9 << " GFLOP/s\n"
+      << "problem,target,threads,whole_us,phase_two_us,idle_us,repeat_us,queued_us,among_1000_us,"
+         "crowded_us\n";
+  return csv;
+}
+
+void run(const std::string& csv_path) {
   require(aclrtSetDevice(0), "aclrtSetDevice");
+  std::ofstream csv = csv_file(csv_path);
   std::printf("microseconds a call, medians\n%-46s %8s %8s %8s %8s %8s %8s %8s\n", "problem",
               "whole", "phase 2", "idle", "repeat", "queued", "1000", "crowded");
   for (const std::string& name : kProblems) {
     const Job job = parse_job(name);
     Subject subject(*job.op, parse_dtype(job.dtype), job.shape, true);
-    const double whole = median_microseconds([&] { subject.call(); });
-    const double phase_two = phase_two_microseconds(subject);
-    const double idle = after_idle_microseconds(subject);
-    const double repeated = repeated_microseconds(subject);
-    const double queued = queued_microseconds(subject);
-    std::vector<void*> live(kLiveAllocations);
-    for (void*& memory : live) {
-      require(aclrtMalloc(&memory, 4096, ACL_MEM_MALLOC_NORMAL_ONLY), "aclrtMalloc");
-    }
-    const double among_many = median_microseconds([&] { subject.call(); });
-    const double crowded = crowded_microseconds(subject);
-    for (void* memory : live) require(aclrtFree(memory), "aclrtFree");
-    std::printf("%-46s %8.3f %8.3f %8.3f %8.3f %8.3f %8.3f %8.3f\n", name.c_str(), whole, phase_two,
-                idle, repeated, queued, among_many, crowded);
+    const Costs costs = costs_of(subject);
+    std::printf("%-46s %8.3f %8.3f %8.3f %8.3f %8.3f %8.3f %8.3f\n", name.c_str(), costs.whole,
+                costs.phase_two, costs.idle, costs.repeat, costs.queued, costs.among_many,
+                costs.crowded);
     std::fflush(stdout);
+    if (!csv.is_open()) continue;
+    csv << name << ',' << aclgrad_active_target() << ',' << aclgrad_threads();
+    for (const double cost : {costs.whole, costs.phase_two, costs.idle, costs.repeat, costs.queued,
+                              costs.among_many, costs.crowded}) {
+      csv << ',' << cost;
+    }
+    csv << std::endl;
   }
   std::printf(
       "whole: both phases and the synchronise; phase 2: until it returns; idle: the same after %d "
@@ -144,9 +182,14 @@ void run() {
 
 }  // namespace
 
-int main() {
+int main(int argc, char** argv) {
+  const std::vector<std::string> arguments(argv + 1, argv + argc);
+  if (!arguments.empty() && (arguments.size() != 2 || arguments[0] != "--csv")) {
+    std::fprintf(stderr, "usage: aclgrad_small_calls [--csv FILE]\n");
+    return 1;
+  }
   try {
-    run();
+    run(arguments.empty() ? "" : arguments[1]);
     return 0;
   } catch (const std::exception& error) {
     std::fprintf(stderr, "%s\n", error.what());

@@ -3,12 +3,12 @@
 # bench.sh [options and problems of aclgrad_bench]: the release build against every rival that is
 # installed; the table also as build/bench.csv, and as a picture in build/roofline.svg. With ACLGRAD_DEVICE=cuda
 # on a GPU: build/bench-cuda.csv and build/roofline-cuda.svg. Without arguments also what small calls
-# cost and how the work divides among cores.
+# cost (build/small_calls.csv) and how the work divides among cores.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 programs=build/release/bench
 case " $* " in
-  *' --list '* | *' --help '* | *' --serve '*) exec "$programs/aclgrad_bench" "$@" ;;
+  *' --list '* | *' --plan '* | *' --help '* | *' --serve '*) exec "$programs/aclgrad_bench" "$@" ;;
 esac
 
 suffix=
@@ -36,7 +36,7 @@ if [[ $csv -nt $begin ]] && python3 bench/roofline.py "$csv" "$picture"; then
 fi
 if (($# == 0 && status == 0)) && [[ -z $suffix ]]; then
   echo
-  "$programs/aclgrad_small_calls" || status=$?
+  "$programs/aclgrad_small_calls" --csv build/small_calls.csv || status=$?
   echo
   "$programs/aclgrad_cores" || status=$?
 fi

@@ -73,7 +73,7 @@ memory masking(const memory::desc& desc, float masked, float other) {
   const auto fill = [&](auto* at) {
     const size_t count = desc.get_size() / sizeof *at;
     for (size_t i = 0; i < count; ++i) {
-      at[i] = static_cast<std::remove_pointer_t<decltype(at)>>(i % 3 == 0 ? masked : other);
+      at[i] = static_cast<std::remove_pointer_t<decltype(at)>>(i % 3 == 2 ? masked : other);
     }
   };
   switch (desc.get_data_type()) {

@@ -16,6 +16,7 @@ import xml.etree.ElementTree
 BENCH, SMALL_CALLS, FOLDER = sys.argv[1:4]
 ON_GPU = os.environ.get("ACLGRAD_DEVICE") == "cuda"
 sys.path.insert(0, FOLDER)
+import goals  # pylint: disable=wrong-import-position
 import sweep  # pylint: disable=wrong-import-position
 import table  # pylint: disable=wrong-import-position
 
@@ -105,6 +106,32 @@ class Bench(unittest.TestCase):
         self.assertEqual(len(twice.stdout.split()), len(set(twice.stdout.split())))
         self.assertIn(default, twice.stdout.split())
         self.assertEqual(run(BENCH, "--help").returncode, 0)
+
+    @unittest.skipIf(ON_GPU, "of the CPU's plans")
+    def test_the_workspace_of_large_default_problems_is_at_most_a_twentieth_of_their_bytes(self):
+        done = run(BENCH, "--plan")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        rows = [line.split() for line in done.stdout.splitlines()]
+        self.assertEqual([name for name, *_ in rows], LISTED)
+        large = 0
+        for name, moved, workspace in rows:
+            most = int(moved) / 20
+            if name.startswith("embedding_dense_backward/"):  # the sort, whatever the bytes
+                indices, table_rows = name.split("/")[2].split("x")[:2]
+                most = min(most, 16 * int(indices) + 8 * int(table_rows) + 64)
+            elif int(moved) < 64e6:
+                continue
+            large += 1
+            self.assertLessEqual(int(workspace), most, name)
+        self.assertGreater(large, 100)
+
+    def test_goals_are_of_default_problems(self):
+        wanted = set(goals.goals())
+        self.assertLessEqual(wanted if not ON_GPU else set(), set(LISTED))
+        self.assertGreater(len(wanted), 150)
+        shown = run(sys.executable, f"{FOLDER}/goals.py", "--all", "Intel")
+        self.assertEqual(shown.returncode, 0, shown.stderr)
+        self.assertIn("miss their goal", shown.stdout)
 
     def test_the_sweep_asks_for_nothing_but_problems(self):
         known = {name.split("/")[0] for name in LISTED}
@@ -214,12 +241,20 @@ for line in sys.stdin:
 
     @unittest.skipIf(ON_GPU, "an emulated GPU is too slow for it")
     def test_small_calls(self):
-        done = run(SMALL_CALLS)
+        done = run(SMALL_CALLS, "--csv", self.csv)
         self.assertEqual(done.returncode, 0, done.stderr)
         rows = [line.split() for line in done.stdout.splitlines() if "/" in line.split(" ")[0]]
         self.assertEqual(len(rows), 5)
         for row in rows:
             self.assertTrue(all(float(number) > 0 for number in row[1:]), row)
+        machine, table_rows = table.read(self.csv)
+        self.assertIn("GFLOP/s", machine)
+        for row, printed in zip(table_rows, rows, strict=True):
+            self.assertEqual(row["problem"], printed[0])
+            for column, number in zip(("whole_us", "phase_two_us", "idle_us", "repeat_us",
+                                       "queued_us", "among_1000_us", "crowded_us"), printed[1:]):
+                self.assertAlmostEqual(row[column], float(number), delta=0.001)
+        self.assertEqual(run(SMALL_CALLS, "--speed").returncode, 1)
 
 
 if __name__ == "__main__":

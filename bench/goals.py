@@ -1,0 +1,65 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""goals.py [--all] [WORD]: the newest accepted figures on two threads against bench/goals.csv.
+
+goals.csv has the share of the roof, in per cent, that a problem is to reach in FP32 and in 16 bits. Printed are, for
+every machine whose name contains WORD, the rows that miss their goal (--all: every row), in parentheses
+the share of an addition of as many bytes (two reads, a write), and the rival that came nearest: its time over
+the operator's.
+"""
+import csv
+import pathlib
+import sys
+
+FOLDER = pathlib.Path(__file__).resolve().parent
+RIVALS = ("pytorch", "compiled", "onednn")
+
+
+def goals():
+    """Per cent by problem."""
+    found = {}
+    with open(FOLDER / "goals.csv", newline="", encoding="utf-8") as file:
+        for row in csv.DictReader(file):
+            for dtype in ("f32", "bf16", "f16"):
+                goal = row["f32" if dtype == "f32" else "half"]
+                if goal:
+                    found[f"{row['operator']}/{dtype}/{row['shape']}"] = int(goal)
+    return found
+
+
+def newest(word):
+    """{machine: {problem: row}}; two rows of a machine differ in what they say of its peak."""
+    machines = {}
+    with open(FOLDER / "history.csv", newline="", encoding="utf-8") as file:
+        for row in csv.DictReader(file):
+            machine = f"{row['machine'].split(';')[0]}, {row['target']}"
+            if row["threads"] == "2" and row["view"] == "contiguous" and word in machine:
+                machines.setdefault(machine, {})[row["problem"]] = row
+    return machines
+
+
+def nearest(row):
+    ratios = [(float(row[f"{rival}_ratio"]), rival) for rival in RIVALS if row[f"{rival}_ratio"]]
+    return "{:5.2f} {}".format(*min(ratios)) if ratios else "    -"
+
+
+def main():
+    words = [word for word in sys.argv[1:] if word != "--all"]
+    if len(words) > 1:
+        sys.exit(__doc__.split("\n", maxsplit=1)[0])
+    for machine, rows in newest(words[0] if words else "").items():
+        wanted = {problem: goal for problem, goal in goals().items() if problem in rows}
+        missed = [problem for problem, goal in wanted.items()
+                  if round(100 * float(rows[problem]["share_of_roof"])) < goal]
+        print(f"{machine}: {len(missed)} of {len(wanted)} miss their goal")
+        for problem in wanted if "--all" in sys.argv else missed:
+            row = rows[problem]
+            addition = ""
+            if row["add_gb_per_s"] and row["roof"] == "copy":
+                addition = f" ({100 * float(row['gb_per_s']) / float(row['add_gb_per_s']):.0f} of 2r+w)"
+            print(f"  {problem:62} goal {wanted[problem]:3}  share {100 * float(row['share_of_roof']):4.0f}"
+                  f"{addition}  {float(row['us']):9.0f} us  nearest {nearest(row)}")
+
+
+if __name__ == "__main__":
+    main()

@@ -46,7 +46,8 @@ constexpr const char* kUsage =
     "  --cached        small problems may stay in the caches\n"
     "  --csv FILE      the table as comma-separated values too\n"
     "  --list          only print the problems\n"
-    "  --plan          only print the problems, the bytes that they move at least, and those of the\n"
+    "  --plan          only print the problems, the bytes that they move at least, and those of "
+    "the\n"
     "                  workspace that phase one asks for\n"
     "  --serve         be a rival: take orders from the standard input\n";
 

@@ -40,7 +40,8 @@ Report::Report(const std::vector<std::unique_ptr<Rival>>& rivals, const std::str
   csv_ << "# " << machine_.name << "; peak " << machine_.peak_flops / 1e9 << " GFLOP/s"
        << (cached ? "; small problems in the caches\n" : "\n")
        << "problem,view,target,threads,us,us_20,us_80,bytes,flops,gb_per_s,roof,share_of_roof,"
-          "copy_gb_per_s,read_gb_per_s,add_gb_per_s,rounds,disturbed_rounds,workspace_bytes,peak_bytes";
+          "copy_gb_per_s,read_gb_per_s,add_gb_per_s,rounds,disturbed_rounds,workspace_bytes,peak_"
+          "bytes";
   for (const auto& rival : rivals_) {
     for (const char* column : {"_us", "_us_20", "_us_80", "_ratio", "_way"}) {
       csv_ << ',' << rival->name() << column;
@@ -53,10 +54,9 @@ void Report::add(const std::string& name, const Problem& problem, const Timing& 
   const double spread = (timing.call.high - timing.call.low) / 2 / timing.call.median;
   std::printf("%-52s %10.1f %4.0f%% %8.1f %8.1f %7.2f %6.1f %6.1f %6.1f %4.0f%% %s", name.c_str(),
               timing.call.median * 1e6, 100 * spread, static_cast<double>(problem.bytes) / 1e6,
-              static_cast<double>(timing.peak_bytes) / 1e6,
-              gigabytes(problem, timing.call.median), gigabytes(problem, timing.copy_seconds),
-              gigabytes(problem, timing.read_seconds), gigabytes(problem, timing.add_seconds),
-              100 * timing.share, name_of(problem.roof));
+              static_cast<double>(timing.peak_bytes) / 1e6, gigabytes(problem, timing.call.median),
+              gigabytes(problem, timing.copy_seconds), gigabytes(problem, timing.read_seconds),
+              gigabytes(problem, timing.add_seconds), 100 * timing.share, name_of(problem.roof));
   for (const auto& rival : timing.rivals) {
     if (rival.call) {
       std::printf(" %9.1f %5.2fx", rival.call->median * 1e6, rival.ratio);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// aclgrad_small_calls [--csv FILE]: what a call costs whose numbers are nothing to speak of, sixteen
-// rows of 64.
+// aclgrad_small_calls [--csv FILE]: what a call costs whose numbers are nothing to speak of,
+// sixteen rows of 64.
 #include <atomic>
 #include <chrono>
 #include <cstdio>

@@ -37,9 +37,11 @@ uint64_t current_ticket() noexcept;
 size_t begin_use() noexcept;
 void end_use(size_t slot) noexcept;
 
-// Releases freed memory that no queued work names any more. The first form costs one load when
-// nothing was freed.
+// Releases freed memory that no queued work names any more. The first two cost one load when
+// nothing had to wait, the second one also when it is little, which then waits for the next
+// allocation.
 void reclaim_if_deferred() noexcept;
+void reclaim_if_much() noexcept;
 void reclaim() noexcept;
 
 }  // namespace aclgrad::memory

@@ -18,20 +18,24 @@ uintptr_t number(const void* address) { return reinterpret_cast<uintptr_t>(addre
 class RecentAllocations {
  public:
   const Allocation& find(const void* address, uint64_t changes) {
-    Entry& entry = entries_[slot(number(address))];
-    if (entry.address == address) {
+    Pair& pair = pairs_[slot(number(address))];
+    for (Entry& entry : pair) {
+      if (entry.address != address) continue;
       if (entry.changes == changes) return entry.allocation;
       // Others came and went, this one stayed.
       if (entry.allocation.size > 0 &&
           entry.changes_at == aclgrad_allocation_changes_at(entry.allocation.begin)) {
         return entry.allocation;
       }
+      return look_up(entry, address, changes);
     }
-    return look_up(entry, address, changes);
+    pair[1] = pair[0];
+    return look_up(pair[0], address, changes);
   }
 
  private:
-  // 64 entries: an operator's ten tensors rarely meet.
+  // Of an operator's ten tensors three in one place would have to be looked up in every call; with
+  // 64 pairs that is one set of tensors in forty.
   static constexpr size_t kBits = 6;
   struct Entry {
     const void* address = nullptr;  // never looked up
@@ -39,6 +43,7 @@ class RecentAllocations {
     uint64_t changes_at = 0;  // of a live allocation
     Allocation allocation;
   };
+  using Pair = std::array<Entry, 2>;
   static const Allocation& look_up(Entry& entry, const void* address, uint64_t changes) {
     entry = Entry{address, changes, 0, aclgrad_find_allocation(address)};
     if (entry.allocation.size == 0) return entry.allocation;
@@ -53,7 +58,7 @@ class RecentAllocations {
   static size_t slot(uintptr_t address) {
     return static_cast<size_t>((uint64_t{address} * 0x9E3779B97F4A7C15u) >> (64 - kBits));
   }
-  std::array<Entry, size_t{1} << kBits> entries_{};
+  std::array<Pair, size_t{1} << kBits> pairs_{};
 };
 constinit thread_local RecentAllocations recent_allocations;
 
@@ -185,8 +190,7 @@ Status check_alignment(const char* op, const PlannedOperand& operand, uintptr_t 
 
 }  // namespace
 
-Status check_ranges(const LaunchState& state, const Addresses& bases) {
-  const uint64_t changes = aclgrad_allocation_changes();
+Status check_ranges(const LaunchState& state, const Addresses& bases, uint64_t changes) {
   const bool on_gpu = aclgrad_has_device_queues();
   RecentAllocations& recent = recent_allocations;
   for (size_t i = 0; i < state.operand_count; ++i) {
@@ -242,9 +246,10 @@ Status check_overlaps(const LaunchState& state, const Addresses& bases, uint32_t
   return kOk;
 }
 
-Status check_workspace(const LaunchState& state, const Addresses& bases, const void* workspace) {
+Status check_workspace(const LaunchState& state, const Addresses& bases, const void* workspace,
+                       uint64_t changes) {
   const uint64_t size = state.planned_size();
-  const Allocation allocation = recent_allocations.find(workspace, aclgrad_allocation_changes());
+  const Allocation allocation = recent_allocations.find(workspace, changes);
   const uintptr_t begin = number(workspace);
   if (allocation.kind == AddressKind::kDevice) {
     const uintptr_t behind = allocation.begin + allocation.size - begin;

@@ -115,12 +115,12 @@ Status run(const char* op, void* workspace, uint64_t workspace_size, aclOpExecut
   uint32_t copies = same ? state.verified_copies : 0;
   const uint64_t changes = aclgrad_allocation_changes();
   if (!same || state.verified_changes != changes) {
-    if (const Status status = check_ranges(state, bases)) return status;
+    if (const Status status = check_ranges(state, bases, changes)) return status;
   }
   // Other threads may run a repeatable one at this moment.
   const bool known = same && !repeatable && state.work.knows(workspace, changes);
   if (state.planned_size() > 0 && !known) {
-    if (const Status status = check_workspace(state, bases, workspace)) return status;
+    if (const Status status = check_workspace(state, bases, workspace, changes)) return status;
   }
   if (!same) {
     if (const Status status = check_overlaps(state, bases, copies)) return status;

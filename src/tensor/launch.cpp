@@ -116,7 +116,7 @@ Status check_addresses(LaunchState& state) {
       all = all && (bases[i] != nullptr || !operand.touched);
     }
     if (some) {
-      if (const Status status = check_ranges(state, bases)) return status;
+      if (const Status status = check_ranges(state, bases, changes)) return status;
     }
     if (!verified) {  // else they are the same addresses
       state.verified_copies = 0;

@@ -8,6 +8,7 @@
 #include <cstdlib>
 
 #include "kernels/cpu/cache.h"
+#include "kernels/cpu/prefetch.h"
 
 namespace aclgrad {
 
@@ -38,13 +39,10 @@ struct RowsAhead {
 
   // Always inlined: kernels of every instruction set use it.
   [[gnu::always_inline]] inline void next_line() {
-    constexpr int kRead = 0;
-    constexpr int kIntoL1 = 3;
-    constexpr int kIntoL2 = 2;
     if (into_l1) {
-      __builtin_prefetch(row + column, kRead, kIntoL1);
+      prefetch_to_l1(row + column);
     } else {
-      __builtin_prefetch(row + column, kRead, kIntoL2);
+      prefetch_to_l2(row + column);
     }
     column += kLineBytes / sizeof(T);
     if (column >= columns) {

@@ -11,6 +11,7 @@
 
 #include "kernels/cpu/cache.h"
 #include "kernels/cpu/parallel.h"
+#include "kernels/cpu/prefetch.h"
 #include "kernels/cpu/rows.h"
 #include "ops/embedding/elements.h"
 #include "ops/embedding/problem.h"
@@ -102,11 +103,11 @@ using namespace aclgrad::HWY_NAMESPACE;
 template <class Kind>
 void stream_row(char* to, const char* from, const char* ahead, size_t bytes) {
   const auto source = [from](size_t at) { return from == nullptr ? nullptr : from + at; };
-  const size_t head = (0 - reinterpret_cast<uintptr_t>(to)) % kCacheLine;
+  const size_t head = (0 - reinterpret_cast<uintptr_t>(to)) % kLineBytes;
   copy_elements<Kind>(to, from, head);
   size_t at = head;
-  for (; at + kCacheLine <= bytes; at += kCacheLine) {
-    if (ahead != nullptr) prefetch(ahead + at);
+  for (; at + kLineBytes <= bytes; at += kLineBytes) {
+    if (ahead != nullptr) prefetch_to_l2(ahead + at);
     stream_line<Kind>(to + at, source(at));
   }
   copy_elements<Kind>(to + at, source(at), bytes - at);
@@ -116,8 +117,8 @@ template <class Kind>
 HWY_INLINE void copy_row(char* to, const char* from, const char* ahead, size_t bytes) {
   if (ahead != nullptr) {
     const size_t end = std::min(bytes, kPrefetchBytes);
-    for (size_t at = 0; at < end; at += kCacheLine) prefetch(ahead + at);
-    prefetch(ahead + end - 1);  // the row may begin anywhere in a line
+    for (size_t at = 0; at < end; at += kLineBytes) prefetch_to_l2(ahead + at);
+    prefetch_to_l2(ahead + end - 1);  // the row may begin anywhere in a line
   }
   copy_elements<Kind>(to, from, bytes);
 }
@@ -127,11 +128,11 @@ template <class Kind>
 HWY_INLINE void call_near(const char* row, size_t bytes) {
   if (row == nullptr) return;
   size_t at = 0;
-  for (; bytes - at > kCacheLine + sizeof(typename Kind::Bits); at += kCacheLine) {
-    __builtin_prefetch(row + at);
+  for (; bytes - at > kLineBytes + sizeof(typename Kind::Bits); at += kLineBytes) {
+    prefetch_to_l1(row + at);
   }
-  __builtin_prefetch(row + at);
-  __builtin_prefetch(row + bytes - 1);
+  prefetch_to_l1(row + at);
+  prefetch_to_l1(row + bytes - 1);
 }
 
 // Finds the table rows of positions. Its numbers are its own, so that the copies, which may write
@@ -160,7 +161,7 @@ class Lookup {
   HWY_INLINE void ask(int64_t position, size_t bytes) const {
     const auto row = static_cast<uintptr_t>(index(position));
     const auto at = reinterpret_cast<uintptr_t>(table_) + row * static_cast<uintptr_t>(row_step_);
-    for (size_t i = 0; i < bytes - 1; i += kCacheLine) {
+    for (size_t i = 0; i < bytes - 1; i += kLineBytes) {
       __builtin_prefetch(reinterpret_cast<const void*>(at + i), 0, kLevel);
     }
     __builtin_prefetch(reinterpret_cast<const void*>(at + bytes - 1), 0, kLevel);
@@ -202,7 +203,7 @@ HWY_INLINE void each_row(const Job& job, const Part& part, Copy&& copy) {
   const size_t bytes = part.bytes;
   const bool share_lines = (reinterpret_cast<uintptr_t>(job.at.table) |
                             static_cast<uintptr_t>(job.table_rows.stride() * job.size)) %
-                               kCacheLine !=
+                               kLineBytes !=
                            0;
   const bool call = share_lines && bytes >= kLeastNear && bytes <= kMostNear;
   const bool uniform = job.y_rows.uniform();
@@ -289,7 +290,7 @@ void block(const Job& job, int64_t task) {
   } else {
     each_row<Kind, Index>(job, part, [&](char* to, const char* from, const char* ahead) HWY_ATTR {
       const auto place = reinterpret_cast<uintptr_t>(to);
-      const bool whole_lines = (place | bytes) % kCacheLine == 0;
+      const bool whole_lines = (place | bytes) % kLineBytes == 0;
       if (stream && place % kUnit == 0 && (bytes >= kStreamBytes || whole_lines)) {
         stream_row<Kind>(to, from, ahead, bytes);
       } else {
@@ -332,7 +333,7 @@ BadIndex run_cpu(const Problem& problem, const Plan& plan, const Addresses& at) 
   const bool streaming = outputs_should_stream(problem.rows * row_bytes);
   const RowOffsets y_rows(problem.y, problem.y.rank - 1);
   const bool whole_lines =
-      (reinterpret_cast<uintptr_t>(at.y) | static_cast<uintptr_t>(row_bytes)) % kCacheLine == 0;
+      (reinterpret_cast<uintptr_t>(at.y) | static_cast<uintptr_t>(row_bytes)) % kLineBytes == 0;
   const bool follow = y_rows.uniform() && y_rows.stride() == problem.cols;
   const Job job{problem,
                 plan,

@@ -13,6 +13,7 @@
 #include <cstring>
 #include <limits>
 
+#include "kernels/cpu/cache.h"
 #include "kernels/cpu/lanes-inl.h"
 #include "ops/embedding/elements.h"
 
@@ -77,7 +78,7 @@ HWY_INLINE void copy_elements(char* to, const char* from, size_t bytes) {
   if constexpr (Kind::kFloating) {
     if (from == nullptr) return copy_or_clear(to, from, bytes);
 #if HWY_TARGET != HWY_SCALAR
-    if (bytes >= kCacheLine) return copy_registers<Kind, kCacheLine>(to, from, bytes);
+    if (bytes >= kLineBytes) return copy_registers<Kind, kLineBytes>(to, from, bytes);
     if (bytes >= kSmallest) return copy_registers<Kind, kSmallest>(to, from, bytes);
 #endif
     for (size_t at = 0; at < bytes; at += sizeof(typename Kind::Bits)) {
@@ -92,12 +93,12 @@ HWY_INLINE void copy_elements(char* to, const char* from, size_t bytes) {
 template <class Kind>
 HWY_INLINE void stream_line(char* to, const char* from) {
 #if HWY_TARGET == HWY_SCALAR  // has no streaming stores
-  copy_elements<Kind>(to, from, kCacheLine);
+  copy_elements<Kind>(to, from, kLineBytes);
 #else
   using Bits = typename Kind::Bits;
-  const TagOf<Kind, kCacheLine> d;
-  constexpr size_t kStep = hn::MaxLanes(TagOf<Kind, kCacheLine>()) * sizeof(Bits);
-  for (size_t at = 0; at < kCacheLine; at += kStep) {
+  const TagOf<Kind, kLineBytes> d;
+  constexpr size_t kStep = hn::MaxLanes(TagOf<Kind, kLineBytes>()) * sizeof(Bits);
+  for (size_t at = 0; at < kLineBytes; at += kStep) {
     const auto part = from == nullptr ? hn::Zero(d) : load_canonical<Kind>(d, from + at);
     hn::Stream(part, d, reinterpret_cast<Bits*>(to + at));
   }

@@ -58,8 +58,6 @@ void visit_kind(aclDataType dtype, Fn&& fn) {
   }
 }
 
-inline constexpr size_t kCacheLine = 64;
-
 // Bytes of the smallest register.
 inline constexpr size_t kSmallest = 16;
 

@@ -11,6 +11,7 @@
 #include "kernels/cpu/cache.h"
 #include "kernels/cpu/lane_count.h"
 #include "kernels/cpu/parallel.h"
+#include "kernels/cpu/prefetch.h"
 #include "ops/embedding_dense_backward/order.h"
 #include "ops/embedding_dense_backward/problem.h"
 #include "ops/embedding_dense_backward/sweep.h"
@@ -34,10 +35,6 @@ using namespace aclgrad::HWY_NAMESPACE;
 // then come from memory in pieces too long for the miss buffers. Columns do not mix, so the bits do
 // not depend on it.
 inline constexpr size_t kStrip = 2;
-
-// Into L2 only: prefetching into L1 takes the same miss buffers as the loads of the rows that are
-// being added, and sums of long runs fall to half of their speed (AMD Zen 4).
-HWY_INLINE void prefetch(const void* p) { __builtin_prefetch(p, 0, 2); }
 
 // Up to sixteen gradient rows that are added one after the other, and the rows whose elements are
 // brought into the cache meanwhile.
@@ -77,7 +74,9 @@ HWY_INLINE void sum_chain(const Chain<T>& chain, Columns columns, Use&& use) {
       const T* from = chain.rows[r] + at;
       const T* ahead = chain.ahead[r] + at;
       for (size_t v = 0; v < kStrip; ++v) sums[v] = add(sums[v], load16(from + v * kLanes));
-      for (size_t line = 0; line < kStrip * kLanes; line += kLine) prefetch(ahead + line);
+      // Into L1 they would take the same miss buffers as the loads of the rows that are being
+      // added, and sums of long runs fall to half of their speed (AMD Zen 4).
+      for (size_t line = 0; line < kStrip * kLanes; line += kLine) prefetch_to_l2(ahead + line);
     }
     for (size_t v = 0; v < kStrip; ++v) use(at + v * kLanes, kLanes, sums[v]);
   }
@@ -87,7 +86,7 @@ HWY_INLINE void sum_chain(const Chain<T>& chain, Columns columns, Use&& use) {
     for (size_t r = 0; r < chain.count; ++r) {
       const T* from = chain.rows[r] + at;
       sum = add(sum, lanes == kLanes ? load16(from) : load_first(from, lanes));
-      prefetch(chain.ahead[r] + at);
+      prefetch_to_l2(chain.ahead[r] + at);
     }
     use(at, lanes, sum);
   }

@@ -56,9 +56,9 @@ class AcrossWriter {
     size_t row = 0, column = 0;  // of the line's first element
     for (size_t line = 0; line < n_; ++line, x += kLanes, y += kLanes) {
       if (kDropsPrefetches) {
-        prefetch(x, kAhead);
+        prefetch_to_l2(x, kAhead);
       } else {
-        prefetch_near(x, kAheadIntoL1);
+        prefetch_to_l1(x, kAheadIntoL1);
       }
       const size_t other = std::min(row + 1, kRows - 1);
       const auto first = hn::FirstN(d, std::min(n_ - column, kLanes));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Asking the memory for what is visited soon.
+// How far ahead the memory is asked for what is visited soon.
 #ifndef ACLGRAD_OPS_LAYER_NORM_AHEAD_H_
 #define ACLGRAD_OPS_LAYER_NORM_AHEAD_H_
 
@@ -11,17 +11,6 @@ namespace aclgrad::layer_norm {
 // leave a third of the time to waiting (one Zen 4 core, f32 32768x768: 22 cycles a vector without,
 // 17 with 4 KiB, 15 with 8 KiB).
 inline constexpr intptr_t kAhead = intptr_t{8} << 10;
-
-// Asks for the line `ahead` bytes behind p to come to L2. An address, not a pointer: it may lie
-// behind the tensor, which harms nobody.
-[[gnu::always_inline]] inline void prefetch(const void* p, intptr_t ahead) {
-  __builtin_prefetch(reinterpret_cast<const void*>(reinterpret_cast<intptr_t>(p) + ahead), 0, 2);
-}
-
-// The same, to come to L1.
-[[gnu::always_inline]] inline void prefetch_near(const void* p, intptr_t ahead) {
-  __builtin_prefetch(reinterpret_cast<const void*>(reinterpret_cast<intptr_t>(p) + ahead));
-}
 
 }  // namespace aclgrad::layer_norm
 

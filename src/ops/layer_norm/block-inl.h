@@ -15,6 +15,7 @@
 #include <type_traits>
 
 #include "aclnn/acl_meta.h"
+#include "kernels/cpu/prefetch.h"
 #include "ops/layer_norm/columns-inl.h"
 #include "ops/layer_norm/moments-inl.h"
 #include "ops/layer_norm/parts-inl.h"
@@ -34,9 +35,6 @@ inline constexpr size_t kRows = kLanes;
 // Rows that are written together, so that gamma and beta are loaded once for them. Where a vector
 // takes several registers there are none for more.
 inline constexpr size_t kWriteRows = kParts == 1 ? 4 : 2;
-
-// Vectors of gamma, and of beta, that stay in registers while short rows are written.
-inline constexpr size_t kShortVectors = 4;
 
 // Up to sixteen rows and what each needs.
 template <class T>
@@ -307,7 +305,7 @@ HWY_INLINE void write_together(const Rows<T>& rows, size_t first, Weights<T> wei
     const Strip<T> gamma = weights.gamma.strip(at);
     const Strip<T> beta = weights.beta.strip(at);
     for (size_t r = 0; r < R; ++r) {
-      prefetch(x_row[r] + at, kAhead);
+      prefetch_to_l2(x_row[r] + at, kAhead);
       const Strip<T> y = normalised(load_strip(x_row[r] + at), mean[r], rstd[r], gamma, beta);
       if constexpr (kPlain) {
         store_clean_strip<T>(y, static_cast<T*>(y_row[r]) + at, streaming);
@@ -349,7 +347,7 @@ void write_short(const Rows<T>& rows, Weights<T> weights, size_t last, bool stre
     const F32x16 rstd = set16(rows.rstd[r]);
     for (size_t s = 0; s < S; ++s) {
       const size_t at = s * kStrip<T>;
-      prefetch(x + at, kAhead);
+      prefetch_to_l2(x + at, kAhead);
       if (s + 1 < S || !part) {
         const Strip<T> out = normalised(load_strip(x + at), mean, rstd, gamma[s], beta[s]);
         store_clean_strip<T>(out, y + at, streaming);
@@ -376,7 +374,7 @@ struct Passing {
   F32x16 mean, rstd;
 
   HWY_INLINE void ask_for_next(size_t at) const {
-    for (size_t i = 0; i < kTwo; i += kStrip<T>) prefetch(next + at + i, kAhead);
+    for (size_t i = 0; i < kTwo; i += kStrip<T>) prefetch_to_l2(next + at + i, kAhead);
   }
 };
 

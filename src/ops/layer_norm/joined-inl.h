@@ -16,6 +16,7 @@
 #include <cstdint>
 #include <cstring>
 
+#include "kernels/cpu/prefetch.h"
 #include "ops/layer_norm/ahead.h"
 #include "ops/layer_norm/block-inl.h"
 
@@ -128,7 +129,7 @@ class JoinedRow {
 template <class T>
 HWY_INLINE void ask_for_joined(const Passing<T>& row, size_t at) {
   row.ask_for_next(at);
-  for (size_t i = 0; i < kTwo; i += kStrip<T>) prefetch_near(row.next + at + i, kNear);
+  for (size_t i = 0; i < kTwo; i += kStrip<T>) prefetch_to_l1(row.next + at + i, kNear);
 }
 
 // Writes `n` columns of a plain row; kSum: sums those of a row to come (put_sums()).

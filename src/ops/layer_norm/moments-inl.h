@@ -16,6 +16,7 @@
 #include <type_traits>
 
 #include "kernels/cpu/lane_sums-inl.h"
+#include "kernels/cpu/prefetch.h"
 #include "kernels/cpu/strips-inl.h"
 #include "kernels/cpu/sums-inl.h"
 #include "kernels/cpu/wide_sums-inl.h"
@@ -351,7 +352,7 @@ Moments moments(const T* x, int64_t columns) {
     const size_t end = std::min(n, begin + kSquareColumns);
     size_t at = begin;
     for (; at + kTwo <= end; at += kTwo) {
-      for (size_t i = 0; i < kTwo; i += kStrip<T>) prefetch(x + at + i, kAhead);
+      for (size_t i = 0; i < kTwo; i += kStrip<T>) prefetch_to_l2(x + at + i, kAhead);
       sums.add(x + at);
     }
     if (at < end) sums.add_last(x + at, end - at);

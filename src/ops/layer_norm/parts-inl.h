@@ -18,6 +18,7 @@
 #include "kernels/cpu/cache.h"
 #include "kernels/cpu/constants-inl.h"
 #include "kernels/cpu/lane_sums-inl.h"
+#include "kernels/cpu/prefetch.h"
 #include "kernels/cpu/strips-inl.h"
 #include "kernels/cpu/wide_sums-inl.h"
 #include "ops/layer_norm/ahead.h"
@@ -100,7 +101,8 @@ class Parts {
     spread(weights.gamma, n, gamma);
     spread(weights.beta, n, beta);
     for (size_t row = 0; row < kLanes; ++row, x += stride) {
-      for (size_t at = 0; at < P * kStep<T>; at += kLineBytes / sizeof(T)) prefetch(x + at, kAhead);
+      for (size_t at = 0; at < P * kStep<T>; at += kLineBytes / sizeof(T))
+        prefetch_to_l2(x + at, kAhead);
       const VecF32 centre = hn::Set(TagF32(), mean[row]);
       const VecF32 scale = hn::Set(TagF32(), rstd[row]);
       VecF32 v[kRegisters];

@@ -14,6 +14,7 @@
 #include <type_traits>
 
 #include "base/dtype.h"
+#include "kernels/cpu/prefetch.h"
 #include "kernels/cpu/strips-inl.h"
 #include "ops/layer_norm/ahead.h"
 #include "ops/layer_norm/job.h"
@@ -122,7 +123,7 @@ HWY_NOINLINE ColumnNumbers<T> prepare(const View& view, const void* given_at, in
         constexpr auto kStep = static_cast<int64_t>(kStrip<T>);
         constexpr int64_t kNext = std::is_same_v<T, bfloat16_t> ? 1 : kVector;
         for (; at + kStep <= columns; at += kStep) {
-          prefetch(piece + at, kAhead);
+          prefetch_to_l2(piece + at, kAhead);
           const Strip<T> strip = load_strip(piece + at);
           for (size_t i = 0; i < kStripVectors<T>; ++i) {
             store_raw(strip.v[i], place(done + at + static_cast<int64_t>(i) * kNext));
@@ -147,7 +148,7 @@ inline bool all_usual(const float* numbers, int64_t count) {
   };
   size_t at = 0;
   for (; at + kLanes <= n; at += kLanes) {
-    prefetch(numbers + at, kAhead);
+    prefetch_to_l2(numbers + at, kAhead);
     look(load16(numbers + at));
   }
   if (at < n) look(load_first(numbers + at, n - at));

@@ -13,6 +13,7 @@
 
 #include "kernels/cpu/constants-inl.h"
 #include "kernels/cpu/lane_sums-inl.h"
+#include "kernels/cpu/prefetch.h"
 #include "kernels/cpu/strips-inl.h"
 #include "kernels/cpu/sums-inl.h"
 #include "ops/layer_norm_backward/tree.h"
@@ -80,12 +81,6 @@ HWY_INLINE bool dx_has_no_nan(const Rows<T>& rows) {
   return true;
 }
 
-// An address, not a pointer: what lies `ahead` bytes behind p may be behind the tensor, which harms
-// nobody who only prefetches.
-HWY_INLINE const void* behind(const void* p, intptr_t ahead) {
-  return reinterpret_cast<const void*>(reinterpret_cast<intptr_t>(p) + ahead);
-}
-
 // Asks for the lines of the next rows. A core that drops prefetches is asked by both visits, but
 // for long rows where L2 is small (slab()): the second one catches what the first one lost
 // (8192x4096 on one core of Zen 4: 24.8 ms with the second visit's alone, 19.0 ms with both). Where
@@ -95,17 +90,17 @@ HWY_INLINE const void* behind(const void* p, intptr_t ahead) {
 // than memory, want both there too (bf16 32768x768: 5.8 and 6.6 ms).
 HWY_INLINE void first_prefetch(const void* dy, const void* x, const Ahead& ahead) {
   if (!ahead.twice) return;
-  __builtin_prefetch(behind(dy, ahead.dy), 0, 2);
-  __builtin_prefetch(behind(x, ahead.x), 0, 2);
+  prefetch_to_l2(dy, ahead.dy);
+  prefetch_to_l2(x, ahead.x);
 }
 template <bool kTwice>
 HWY_INLINE void second_prefetch(const void* dy, const void* x, const Ahead& ahead) {
   if constexpr (kTwice) {
-    __builtin_prefetch(behind(dy, ahead.dy), 0, 2);
-    __builtin_prefetch(behind(x, ahead.x), 0, 2);
+    prefetch_to_l2(dy, ahead.dy);
+    prefetch_to_l2(x, ahead.x);
   } else {
-    __builtin_prefetch(behind(dy, ahead.dy));
-    __builtin_prefetch(behind(x, ahead.x));
+    prefetch_to_l1(dy, ahead.dy);
+    prefetch_to_l1(x, ahead.x);
   }
 }
 
@@ -152,8 +147,8 @@ HWY_INLINE void sum_chains(const T* dy, const T* x, const float* gamma, size_t c
       const size_t here = at + s * kStrip<T>;
       first_prefetch(dy + here, x + here, ahead);
       if constexpr (kLong) {
-        __builtin_prefetch(behind(dy + here, kNear));
-        __builtin_prefetch(behind(x + here, kNear));
+        prefetch_to_l1(dy + here, kNear);
+        prefetch_to_l1(x + here, kNear);
       }
       add_terms(load_strip(dy + here), load_strip(x + here), here, kStrip<T>, all,
                 std::integral_constant<size_t, s * kVectors>());

@@ -233,7 +233,7 @@ Wait CpuStream::wait(uint64_t sequence, const Deadline& deadline, bool may_run) 
       }
     }
   }
-  if (ran) memory::reclaim_if_deferred();
+  if (ran) memory::reclaim_if_much();
   return result;
 }
 
@@ -276,7 +276,7 @@ void CpuStream::worker_loop() {
     if (head_ != nullptr && !running_) {
       run_queue(lock, UINT64_MAX);
       lock.unlock();
-      memory::reclaim_if_deferred();
+      memory::reclaim_if_much();
       lock.lock();
       continue;
     }

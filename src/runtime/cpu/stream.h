@@ -62,16 +62,14 @@ class CpuStream final : public Stream, public std::enable_shared_from_this<CpuSt
   void worker_loop();
   bool spin(uint64_t sequence) const;
 
-  std::mutex mutex_;
+  // A line of its own behind what others read to call oldest_ticket(), and before what they find.
+  alignas(64) std::mutex mutex_;
   std::condition_variable done_;  // threads that wait for work
   std::condition_variable wake_;  // the worker
   Work* head_ = nullptr;
   Work* tail_ = nullptr;
   std::atomic<uint64_t> enqueued_{0};   // written under mutex_
   std::atomic<uint64_t> completed_{0};  // written under mutex_
-  // Read without the lock by every thread that frees memory: a thread that synchronises would
-  // otherwise wait for those. Written under mutex_, after the work's last access to memory.
-  std::atomic<uint64_t> oldest_ticket_{UINT64_MAX};
   // Work may carry an older ticket than what stands before it: until it is done, this one counts.
   uint64_t latest_ticket_ = 0;
   uint64_t late_ticket_ = UINT64_MAX;
@@ -86,6 +84,9 @@ class CpuStream final : public Stream, public std::enable_shared_from_this<CpuSt
   DataErrorList errors_;
   std::atomic<bool> has_errors_{false};
   bool lost_error_ = false;  // there was no memory for an error's text
+  // Read without the lock by every thread that frees memory: a thread that synchronises would
+  // otherwise wait for those. Written under mutex_, after the work's last access to memory.
+  alignas(64) std::atomic<uint64_t> oldest_ticket_{UINT64_MAX};
 };
 
 }  // namespace aclgrad

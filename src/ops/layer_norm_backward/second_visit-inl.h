@@ -30,8 +30,9 @@ namespace {
 
 using namespace aclgrad::HWY_NAMESPACE;
 
-// Bytes of dx gathered before whole lines are written, where rows are not whole lines.
-inline constexpr size_t kDxStageBytes = size_t{64} << 10;
+// Bytes of dx gathered before whole lines are written, where rows are not whole lines: 64 KiB, and
+// the line that was begun.
+inline constexpr size_t kDxStageBytes = (size_t{64} << 10) + 2 * kLineBytes;
 
 // Part of the work of one row block: what becomes of the column sums of one group.
 struct Group {

@@ -579,6 +579,10 @@ TEST(LayerNormBackward, StreamedOutputsAreRight) {
   run_and_check({140001, 61}, all_of(ACL_BF16));
   run_and_check({42000, 200}, all_of(ACL_FLOAT16));
   run_and_check({4200, 1001}, all_of(ACL_FLOAT));
+  // Several together, two, and one.
+  run_and_check({2100, 4095}, all_of(ACL_BF16));
+  run_and_check({520, 8191}, all_of(ACL_FLOAT));
+  run_and_check({261, 16383}, all_of(ACL_FLOAT));
   Options segmented = all_of(ACL_FLOAT);
   segmented.normalized = 2;
   for (const Dims& dims : {Dims{4200, 7, 143}, Dims{4200, 8, 128}}) {

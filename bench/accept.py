@@ -53,10 +53,11 @@ def main():
         if row["disturbed_rounds"]:
             print(f"{row['problem']}: {row['disturbed_rounds']:.0f} rounds beside other work",
                   file=sys.stderr)
-    history = ROOT / "bench" / ("small_calls.csv" if small else "history.csv")
+    name, columns = ("small_calls.csv", SMALL_CALLS) if small else ("history.csv", COLUMNS)
+    history = ROOT / "bench" / name
     is_new = not history.exists()
     with open(history, "a", newline="", encoding="utf-8") as file:
-        lines = csv.DictWriter(file, SMALL_CALLS if small else COLUMNS, extrasaction="ignore", lineterminator="\n")
+        lines = csv.DictWriter(file, columns, extrasaction="ignore", lineterminator="\n")
         if is_new:
             lines.writeheader()
         for row in rows:

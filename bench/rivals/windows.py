@@ -1,8 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 """Window compression in sparse attention (NSA), as formulas.py has the other operators."""
+from typing import NamedTuple
+
 import torch
 
 from tensors import DEVICE, normal, parts
+
+
+class Padded(NamedTuple):
+    """Sequences moved apart so that parts begin at multiples of the stride."""
+    parts: int
+    places: torch.Tensor     # of the tokens
+    tokens: torch.Tensor     # which lies where
+    window_of: torch.Tensor  # which begins with each part; as many as there are windows: none
+    part_of: torch.Tensor    # with which each window begins
 
 
 class Windows:
@@ -33,9 +44,7 @@ class Windows:
         return sum(windows for *_, windows in self.each())
 
     def padded(self):
-        """Sequences moved apart so that parts begin at multiples of the stride: how many parts there are,
-        where each token lies, which token lies where, which window begins with a part (count(): none), and with
-        which part each window begins. None where they lie so as it is."""
+        """A Padded, or None where parts begin at multiples of the stride as it is."""
         lengths = [end - begin for begin, end in self.sequences]
         if len(lengths) == 1 and lengths[0] % self.stride == 0:
             return None
@@ -53,7 +62,8 @@ class Windows:
         tokens[places] = torch.arange(self.tokens)
         window_of = torch.tensor(window_of)
         window_of[window_of < 0] = len(part_of)
-        return (at, *(index.to(DEVICE) for index in (places, tokens, window_of, torch.tensor(part_of))))
+        return Padded(at, *(index.to(DEVICE)
+                            for index in (places, tokens, window_of, torch.tensor(part_of))))
 
 
 def nsa_compress_grad(dtype, text):
@@ -77,15 +87,14 @@ def nsa_compress_grad(dtype, text):
         return [dx, dw.view_as(w)]
 
     padded = cut.padded()
-    all_parts = cut.tokens // stride if padded is None else padded[0]
+    all_parts = cut.tokens // stride if padded is None else padded.parts
     windows = all_parts - cut.parts + 1
 
     def formula(dy, x, w):
         wide = dy.float()
         if padded is not None:  # a part with which no window begins has gradients of 0
-            _, places, tokens, window_of, _ = padded
-            x = x[tokens]
-            wide = torch.cat([wide, torch.zeros_like(wide[:1])])[window_of[:windows]]
+            x = x[padded.tokens]
+            wide = torch.cat([wide, torch.zeros_like(wide[:1])])[padded.window_of[:windows]]
         slices = x.view(all_parts, stride, heads, width).float()
         weights = w.view(cut.parts, stride, heads, 1).float()
         dx = torch.zeros_like(slices)
@@ -95,7 +104,7 @@ def nsa_compress_grad(dtype, text):
             dx = dx + torch.nn.functional.pad(wide[:, None] * weights[part], after)
             dw.append((wide[:, None] * slices[part:part + windows]).sum((0, 3)))
         dx = dx.to(dtype).view(-1, heads, width)
-        return [dx if padded is None else dx[places], torch.stack(dw).to(dtype).view_as(w)]
+        return [dx if padded is None else dx[padded.places], torch.stack(dw).to(dtype).view_as(w)]
 
     return {"slices for each part": by_parts}, {"slices for each part": (formula, (dy, x, w))}
 
@@ -105,11 +114,11 @@ def nsa_compress(dtype, text):
     heads, width, stride = cut.heads, cut.width, cut.stride
     x, w = normal((cut.tokens, heads, width), dtype), normal((cut.block, heads), dtype, 2)
     padded = cut.padded()
-    all_parts = cut.tokens // stride if padded is None else padded[0]
+    all_parts = cut.tokens // stride if padded is None else padded.parts
 
     def formula(x, w):
         if padded is not None:
-            x = x[padded[2]]
+            x = x[padded.tokens]
         slices = x.view(all_parts, stride, heads, width)
         weights = w.view(cut.parts, stride, heads)
         windows = all_parts - cut.parts + 1
@@ -117,7 +126,7 @@ def nsa_compress(dtype, text):
         for part in range(cut.parts):
             here = slices[part:part + windows].float()
             result = result + (here * weights[part][..., None].float()).sum(1)
-        return [(result if padded is None else result[padded[4]]).to(dtype)]
+        return [(result if padded is None else result[padded.part_of]).to(dtype)]
 
     def by_parts():
         result = torch.zeros(cut.count(), heads, width, dtype=dtype, device=DEVICE)

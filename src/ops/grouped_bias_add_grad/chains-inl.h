@@ -38,15 +38,17 @@ struct Chain {
   int64_t next_step;
 };
 
-// Adds columns [col, col + 16 N) of a chain to totals.
+// Adds columns [col, col + 16 N) of a chain to totals. What lies `next` elements further on in the
+// first `fetched` rows is fetched.
 template <size_t N, class T>
-HWY_INLINE void add_strip(const Chain<T>& chain, int64_t col, double* totals) {
+HWY_INLINE void add_strip(const Chain<T>& chain, int64_t col, size_t fetched, int64_t next,
+                          double* totals) {
   F32x16 sum[N];
   for (size_t k = 0; k < N; ++k) sum[k] = load16(chain.row[0] + col + k * kLanes);
-  if (chain.next_count > 0) fetch<N>(chain.row[0] + col + chain.next_step);
+  if (fetched > 0) fetch<N>(chain.row[0] + col + next);
   for (size_t r = 1; r < chain.count; ++r) {
     const T* from = chain.row[r] + col;
-    if (r < chain.next_count) fetch<N>(from + chain.next_step);
+    if (r < fetched) fetch<N>(from + next);
     for (size_t k = 0; k < N; ++k) sum[k] = add(sum[k], load16(from + k * kLanes));
   }
   for (size_t k = 0; k < N; ++k) add_to(totals + k * kLanes, sum[k]);
@@ -69,19 +71,25 @@ HWY_INLINE void add_chain(const Chain<T>& chain, int64_t begin, int64_t end, dou
   const auto row = [&](int64_t i) { return chain.row[i] + begin; };
   const auto put = [&](int64_t place, int64_t, const F32x16& sum)
                        HWY_ATTR { add_to(totals + place, sum); };
-  if (cols >= kVector && are_short<T>(cols, chain.stride)) {
-    const int64_t next = rows_ahead<T>(chain.stride == cols, chain.stride);
-    return sum_by_rows<kRowsAtOnce<T>, T>(count, cols, next, row, put);
+  if (cols >= kVector && are_short<T>(cols)) {
+    const Ahead ahead = ahead_of_short<T>(chain.stride == cols, chain.stride);
+    return sum_by_rows<kRowsAtOnce<T>, T>(count, cols, ahead, row, put);
   }
   if (cols >= kVector && has_small_l2()) {
-    return sum_by_rows<kRowsOfSmallL2, T>(count, cols, count * chain.stride, row, put);
+    return sum_by_rows<kRowsOfSmallL2, T>(count, cols, Ahead{}, row, put);
   }
+  const Ahead ahead = ahead_of<T>(cols, chain.next_step);
   int64_t col = begin;
+  for (const int64_t turn = near_end(begin, end, ahead); col + kStrip <= turn; col += kStrip) {
+    add_strip<kStripVectors>(chain, col, chain.count, ahead.near, totals + (col - begin));
+  }
+  const size_t next_count = chain.next_count;
   for (; col + kStrip <= end; col += kStrip) {
-    add_strip<kStripVectors>(chain, col, totals + (col - begin));
+    add_strip<kStripVectors>(chain, col, next_count, ahead.far, totals + (col - begin));
   }
   for (; col < end; col += kVector) {
-    add_strip<1>(chain, std::min(col, end - kVector), totals + (col - begin));
+    const int64_t at = std::min(col, end - kVector);
+    add_strip<1>(chain, at, next_count, ahead.far, totals + (col - begin));
   }
 }
 

@@ -41,19 +41,44 @@ HWY_INLINE void fetch(const T* from) {
 // have long enough stretches.
 constexpr int64_t kPanel = 4096;
 
+// What to fetch beside column `col` of rows that are added together: what lies `near` elements
+// further on in the row, or, where the row ends before that, what lies `far` elements further on.
+struct Ahead {
+  int64_t near;  // 0: far in all of the row
+  int64_t far;
+};
+
+// Where prefetches wait, each of several rows is fetched so far ahead, and with its end the row
+// that comes after them. Two cores of Emerald Rapids, which read one row after the other at 27 to
+// 31 GB/s whatever is fetched, then read 32 to 33, with four, eight or sixteen rows of 2 to 28 KB,
+// 0.5 to 2 KiB ahead, into L1 or L2; 4 KiB or a whole chain into L1: 30 to 31.
+template <class T>
+constexpr int64_t kNear = 1024 / static_cast<int64_t>(sizeof(T));
+
+// `step`: from a row to the one that is added after all of its fellows.
+template <class T>
+Ahead ahead_of(int64_t cols, int64_t step) {
+  if (kDropsPrefetches) return {0, step};
+  return {kNear<T>, step + kNear<T> - cols};
+}
+
+// Where places that begin at `begin` no longer fetch what is near.
+constexpr int64_t near_end(int64_t begin, int64_t end, Ahead ahead) {
+  if (ahead.near == 0 || end - begin <= ahead.near) return begin;
+  return end - ahead.near - (end - begin - ahead.near) % kVector;
+}
+
 // Rows of up to so many bytes are read from end to end, one at a time (two of 16 bits, which take
 // as many instructions a line as memory has time for), their sums in L1: of columns down sixteen
 // rows, a few lines of each, the hardware does not see that they follow each other. FP32 on two
 // Zen 4 cores, ms: [16000, 16, 100] 5.6 by columns, 3.0 so; [6000, 16, 256] 3.9 and 2.9; with four
-// rows at a time 4.2. FP32 rows without gaps are where prefetches wait, if one panel holds them
-// ([32, 1024, 2880] on two cores of Granite Rapids: 12.8 and 11.8 ms; [13000, 7168] in two panels
-// 13.3 and 16.0; BF16 [32, 1024, 2880] 6.2 and 6.5).
+// rows at a time 4.2. Not FP32 where prefetches wait (Emerald Rapids: [2000, 40, 300] 3.3 by
+// columns, 3.8 so; BF16 2.4 and 2.0).
 template <class T>
-bool are_short(int64_t cols, int64_t stride) {
+bool are_short(int64_t cols) {
   constexpr int64_t kShortBytes = 4096;
-  const bool dense_panel = stride == cols && cols <= kPanel;
-  return cols * static_cast<int64_t>(sizeof(T)) <= kShortBytes ||
-         (sizeof(T) == sizeof(float) && !kDropsPrefetches && dense_panel);
+  if (sizeof(T) == sizeof(float) && !kDropsPrefetches) return false;
+  return cols * static_cast<int64_t>(sizeof(T)) <= kShortBytes;
 }
 template <class T>
 constexpr size_t kRowsAtOnce = sizeof(T) == sizeof(float) ? 1 : 2;
@@ -66,8 +91,8 @@ constexpr int64_t kAheadOfRows = (sizeof(T) == sizeof(float) ? 1536 : 8192) /
 
 // In elements; `stride`: from one row to the next, where there are gaps.
 template <class T>
-constexpr int64_t rows_ahead(bool dense, int64_t stride) {
-  return dense ? kAheadOfRows<T> : static_cast<int64_t>(kRowsAtOnce<T>) * stride;
+constexpr Ahead ahead_of_short(bool dense, int64_t stride) {
+  return {0, dense ? kAheadOfRows<T> : static_cast<int64_t>(kRowsAtOnce<T>) * stride};
 }
 
 // Longer rows of a group of one chain are taken four at a time.
@@ -81,26 +106,31 @@ constexpr size_t kRowsOfSmallL2 = 8;
 
 // Calls put(place, column, sum) with what `sums` has already, if there are any, and the rows add up
 // to, vector by vector: the last one of `cols` columns may begin within the one before it, its
-// place is a multiple of sixteen all the same. kFetch: what lies `next` elements further on
-// is fetched, by every vector: once for each line of 64 bytes was slower (BF16 by a tenth).
+// place is a multiple of sixteen all the same. kFetch: by every vector; once for each line of 64
+// bytes was slower (BF16 by a tenth).
 template <size_t kRows, bool kFetch, class T, class Put>
-HWY_INLINE void add_rows_to(const float* sums, const T* const* rows, int64_t cols, int64_t next,
+HWY_INLINE void add_rows_to(const float* sums, const T* const* rows, int64_t cols, Ahead ahead,
                             Put&& put) {
-  for (int64_t place = 0; place < cols; place += kVector) {
-    const int64_t col = std::min(place, cols - kVector);
-    F32x16 sum = sums == nullptr ? zero16() : load16(sums + place);  // nothing but -0 becomes +0
-    for (size_t r = 0; r < kRows; ++r) {
-      sum = add(sum, load16(rows[r] + col));
-      if constexpr (kFetch) fetch<1>(rows[r] + col + next);
+  const auto add_places = [&](int64_t begin, int64_t end, int64_t next) HWY_ATTR {
+    for (int64_t place = begin; place < end; place += kVector) {
+      const int64_t col = std::min(place, cols - kVector);
+      F32x16 sum = sums == nullptr ? zero16() : load16(sums + place);  // nothing but -0 becomes +0
+      for (size_t r = 0; r < kRows; ++r) {
+        sum = add(sum, load16(rows[r] + col));
+        if constexpr (kFetch) fetch<1>(rows[r] + col + next);
+      }
+      put(place, col, sum);
     }
-    put(place, col, sum);
-  }
+  };
+  const int64_t turn = near_end(0, cols, ahead);
+  add_places(0, turn, ahead.near);
+  add_places(turn, cols, ahead.far);
 }
 
 // The sums of up to kPanel columns or of a wide row, a vector at least, of a chain of `count` rows,
 // so many at once: row(i) is where row i begins.
 template <size_t kRows, class T, class Row, class Put>
-HWY_INLINE void sum_by_rows(int64_t count, int64_t cols, int64_t next, Row&& row, Put&& put) {
+HWY_INLINE void sum_by_rows(int64_t count, int64_t cols, Ahead ahead, Row&& row, Put&& put) {
   constexpr bool kFetch = kRows < kRowsOfSmallL2;
   alignas(64) float kept[std::max(kPanel, kWidestRow)];
   const float* before = nullptr;
@@ -111,13 +141,13 @@ HWY_INLINE void sum_by_rows(int64_t count, int64_t cols, int64_t next, Row&& row
   int64_t done = 0;
   for (; count - done > kStep; done += kStep) {
     for (size_t r = 0; r < kRows; ++r) rows[r] = row(done + static_cast<int64_t>(r));
-    add_rows_to<kRows, kFetch>(before, rows, cols, next, keep);
+    add_rows_to<kRows, kFetch>(before, rows, cols, ahead, keep);
     before = kept;
   }
   const auto left = static_cast<size_t>(count - done);
   for (size_t r = 0; r < left; ++r) rows[r] = row(done + static_cast<int64_t>(r));
   for_constants<kRows + 1>([&](auto last) HWY_ATTR {
-    if (left == last) add_rows_to<last, kFetch>(before, rows, cols, next, put);
+    if (left == last) add_rows_to<last, kFetch>(before, rows, cols, ahead, put);
   });
 }
 

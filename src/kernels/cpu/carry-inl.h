@@ -117,6 +117,20 @@ class Carry {
   static constexpr size_t kBytes = Turn::kBytes;
   static constexpr size_t kUnits = Turn::kUnits;
 
+  Carry() = default;
+  Carry(const Carry&) = default;
+  // Member by member: g++ copies what it holds in registers by way of the stack, with a load over
+  // several stores, which waits until the streaming stores before them have left (f32
+  // 1000000x8 of LayerNormBackward 7.7 -> 6.0 ms).
+  HWY_INLINE Carry& operator=(const Carry& from) {
+    carry_ = from.carry_;
+    streaming_ = from.streaming_;
+    first_ = from.first_;
+    carried_ = from.carried_;
+    place_ = from.place_;
+    return *this;
+  }
+
   // What comes next belongs at `to`, a multiple of a unit. Nothing is carried.
   HWY_INLINE void begin(char* to, bool streaming) {
     streaming_ = streaming;

@@ -31,7 +31,7 @@ template <class T>
 using DxCarry = Carry<sizeof(T)>;
 
 // write_columns() of rows of S strips, the last of which has `last` columns in V vectors.
-template <class T, size_t S, size_t V, bool kTwice>
+template <class T, size_t S, size_t V, Fetch kFetch>
 HWY_INLINE void carry_strips(const Rows<T>& rows, const float* gamma_row, size_t last, float* chain,
                              DxCarry<T>& carry) {
   constexpr size_t kVectors = kStripVectors<T>;
@@ -57,7 +57,7 @@ HWY_INLINE void carry_strips(const Rows<T>& rows, const float* gamma_row, size_t
       constexpr bool kWhole = s + 1 < S;
       const T* dy_at = dy_row + s * kStrip<T>;
       const T* x_at = x_row + s * kStrip<T>;
-      second_prefetch<kTwice>(dy_at, x_at, ahead);
+      second_prefetch<kFetch>(dy_at, x_at, ahead);
       const Strip<T> dy = kWhole ? load_strip(dy_at) : load_strip_first(dy_at, last);
       const Strip<T> x = kWhole ? load_strip(x_at) : load_strip_first(x_at, last);
       Strip<T> dx;
@@ -93,9 +93,9 @@ HWY_NOINLINE void carry_columns(const Rows<T>& rows, const float* gamma, size_t 
     const size_t last = cols - (kStrips - 1) * kStrip<T>;
     with_vectors_of<T>(last, [&](auto vectors) HWY_ATTR {
       if (rows.ahead.twice) {
-        carry_strips<T, kStrips, vectors, true>(rows, gamma, last, chain, carry);
+        carry_strips<T, kStrips, vectors, Fetch::kTwice>(rows, gamma, last, chain, carry);
       } else {
-        carry_strips<T, kStrips, vectors, false>(rows, gamma, last, chain, carry);
+        carry_strips<T, kStrips, vectors, Fetch::kOnce>(rows, gamma, last, chain, carry);
       }
     });
   };

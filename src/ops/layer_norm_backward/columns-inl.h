@@ -56,30 +56,31 @@ struct Store {
   }
 };
 
-// Columns [begin, end) of R rows, from row `first` on. `chain` holds the FP32 chains of those
-// columns, those of dgamma and dbeta by turns. kPlain: dx has the dtype of x and holds no NaN.
-// kTwice: how the next rows are asked for (second_prefetch<kTwice>()).
-template <class T, size_t R, bool kPlain, bool kTwice>
-HWY_INLINE void visit_rows(const Rows<T>& rows, size_t first, const float* gamma_row,
-                           const Store& store, size_t begin, size_t end, float* chain) {
-  constexpr size_t kVectors = kStripVectors<T>;
+// R rows of a group, from row `first` on. kPlain: dx has the dtype of x and holds no NaN. kFetch:
+// how the next rows are asked for (second_prefetch<kFetch>()).
+template <class T, size_t R, bool kPlain, Fetch kFetch>
+struct SecondVisit {
+  static constexpr size_t kVectors = kStripVectors<T>;
+
   // Copies, because the compiler must assume that a store changes what stands in `rows`.
-  const T* dy_row[R];
-  const T* x_row[R];
-  void* dx_row[R];
-  F32x16 mean[R], rstd[R], mean_g[R], mean_gx[R];
-  for_constants<R>([&](auto r) ACLGRAD_INLINED {
-    dy_row[r] = rows.dy[first + r];
-    x_row[r] = rows.x[first + r];
-    dx_row[r] = rows.dx[first + r];
-    mean[r] = set16(rows.mean[first + r]);
-    rstd[r] = set16(rows.rstd[first + r]);
-    mean_g[r] = set16(rows.mean_g[first + r]);
-    mean_gx[r] = set16(rows.mean_gx[first + r]);
-  });
-  const Ahead ahead = rows.ahead;
-  const bool streaming = store.streaming;
-  const auto visit = [&](size_t at, size_t count, bool whole, auto vectors) ACLGRAD_INLINED {
+  HWY_INLINE SecondVisit(const Rows<T>& rows, size_t first, const Store& how)
+      : ahead(rows.ahead), store(how) {
+    for_constants<R>([&](auto r) ACLGRAD_INLINED {
+      dy_row[r] = rows.dy[first + r];
+      x_row[r] = rows.x[first + r];
+      dx_row[r] = rows.dx[first + r];
+      mean[r] = set16(rows.mean[first + r]);
+      rstd[r] = set16(rows.rstd[first + r]);
+      mean_g[r] = set16(rows.mean_g[first + r]);
+      mean_gx[r] = set16(rows.mean_gx[first + r]);
+    });
+  }
+
+  // `count` columns of a strip, in some vectors, a constant. `chain` holds their FP32 chains, those
+  // of dgamma and dbeta by turns.
+  template <class Vectors>
+  HWY_INLINE void add_strip(const float* gamma_row, size_t at, size_t count, bool whole,
+                            Vectors vectors, float* chain) const {
     const Strip<T> gamma = load_numbers<T>(gamma_row + at);
     F32x16 dgamma[vectors], dbeta[vectors];
     for_constants<vectors>([&](auto i) ACLGRAD_INLINED {
@@ -89,7 +90,7 @@ HWY_INLINE void visit_rows(const Rows<T>& rows, size_t first, const float* gamma
     for_constants<R>([&](auto r) ACLGRAD_INLINED {
       const T* dy_at = dy_row[r] + at;
       const T* x_at = x_row[r] + at;
-      second_prefetch<kTwice>(dy_at, x_at, ahead);
+      second_prefetch<kFetch>(dy_at, x_at, ahead);
       const Strip<T> dy = whole ? load_strip(dy_at) : load_strip_first(dy_at, count);
       const Strip<T> x = whole ? load_strip(x_at) : load_strip_first(x_at, count);
       Strip<T> dx;
@@ -103,7 +104,7 @@ HWY_INLINE void visit_rows(const Rows<T>& rows, size_t first, const float* gamma
       });
       if constexpr (kPlain) {
         T* to = static_cast<T*>(dx_row[r]) + at;
-        whole ? store_clean_strip<T>(dx, to, streaming) : store_clean_first<T>(dx, to, count);
+        whole ? store_clean_strip<T>(dx, to, store.streaming) : store_clean_first<T>(dx, to, count);
       } else if (store.dtype != ACL_DT_UNDEFINED) {
         store.put<T>(dx_row[r], at, count, dx);
       }
@@ -112,33 +113,44 @@ HWY_INLINE void visit_rows(const Rows<T>& rows, size_t first, const float* gamma
       store_raw(dgamma[i], chain + 2 * i * kLanes);
       store_raw(dbeta[i], chain + (2 * i + 1) * kLanes);
     });
-    chain += 2 * kVectors * kLanes;
-  };
-  size_t at = begin;
-  for (; at + kStrip<T> <= end; at += kStrip<T>) {
-    visit(at, kStrip<T>, true, std::integral_constant<size_t, kVectors>());
   }
-  if (at == end) return;
-  with_vectors_of<T>(end - at,
-                     [&](auto vectors) ACLGRAD_INLINED { visit(at, end - at, false, vectors); });
-}
+
+  // Columns [begin, end).
+  HWY_INLINE void add_columns(const float* gamma_row, size_t begin, size_t end,
+                              float* chain) const {
+    size_t at = begin;
+    for (; at + kStrip<T> <= end; at += kStrip<T>, chain += 2 * kStrip<T>) {
+      add_strip(gamma_row, at, kStrip<T>, true, std::integral_constant<size_t, kVectors>(), chain);
+    }
+    if (at == end) return;
+    with_vectors_of<T>(end - at, [&](auto vectors) ACLGRAD_INLINED {
+      add_strip(gamma_row, at, end - at, false, vectors, chain);
+    });
+  }
+
+  const T* dy_row[R];
+  const T* x_row[R];
+  void* dx_row[R];
+  F32x16 mean[R], rstd[R], mean_g[R], mean_gx[R];
+  const Ahead ahead;
+  const Store store;
+};
 
 // Second visit, columns [begin, end) of rows [first, last), four or two rows at a time: the chains
 // of a column are loaded and stored once for them. (Two are enough where every store decides on a
 // dtype.)
-template <class T, bool kPlain, bool kTwice = true>
+template <class T, bool kPlain, Fetch kFetch = Fetch::kTwice>
 void write_columns(const Rows<T>& rows, size_t first, size_t last, const float* gamma,
                    const Store& store, size_t begin, size_t end, float* chain) {
   size_t r = first;
-  if constexpr (kPlain) {
-    for (; r + 4 <= last; r += 4) {
-      visit_rows<T, 4, kPlain, kTwice>(rows, r, gamma, store, begin, end, chain);
+  const auto visit = [&](auto count) ACLGRAD_INLINED {
+    for (; r + count <= last; r += count) {
+      SecondVisit<T, count, kPlain, kFetch>(rows, r, store).add_columns(gamma, begin, end, chain);
     }
-  }
-  for (; r + 2 <= last; r += 2) {
-    visit_rows<T, 2, kPlain, kTwice>(rows, r, gamma, store, begin, end, chain);
-  }
-  if (r < last) visit_rows<T, 1, kPlain, kTwice>(rows, r, gamma, store, begin, end, chain);
+  };
+  if constexpr (kPlain) visit(std::integral_constant<size_t, 4>());
+  visit(std::integral_constant<size_t, 2>());
+  visit(std::integral_constant<size_t, 1>());
 }
 
 }  // namespace

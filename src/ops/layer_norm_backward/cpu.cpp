@@ -24,6 +24,7 @@
 #include "kernels/cpu/strips-inl.h"
 #include "ops/layer_norm_backward/column_sums-inl.h"
 #include "ops/layer_norm_backward/first_visit-inl.h"
+#include "ops/layer_norm_backward/fused-inl.h"
 #include "ops/layer_norm_backward/second_visit-inl.h"
 #include "ops/layer_norm_backward/wide-inl.h"
 
@@ -68,16 +69,21 @@ namespace {
 
 using namespace aclgrad::HWY_NAMESPACE;
 
-// One slab: all columns of its rows; its totals of dgamma and dbeta go to its region.
+// How the rows of a slab are visited.
+struct Visiting {
+  Turns turns;
+  int64_t group_rows;
+  float* chain;  // null: a group is a row block
+  bool staged;   // dx goes to memory through a stage
+  Ahead ahead;   // of a group; none where rows are not at equal distances
+};
+
 template <class T>
-void slab(const Job& job, int64_t index) {
+Visiting plan_visits(const Job& job) {
   const int64_t cols = job.problem.cols;
   const auto size = static_cast<int64_t>(sizeof(T));
-  const int64_t begin = index * job.plan.slab_rows;
-  const int64_t end = std::min(begin + job.plan.slab_rows, job.problem.rows);
-  int64_t group_rows = group_rows_of(cols * 2 * size);
-  const bool dense =
-      job.forms.dx.dense() && job.places.dx.uniform() && job.places.dx.stride() == cols;
+  const int64_t row_bytes = 2 * cols * size;
+  Visiting out{};
   // Rows that are not whole lines cannot stream as they are, and stored as usual every line of dx
   // is read first: those of up to 64 KiB go through a stage, as many together as it holds (two
   // cores of a Xeon, f32 8130x1025: 6.2 -> 4.2 ms, 509x16383: 7.8 -> 5.1, bf16 8142x2047: 5.6
@@ -85,46 +91,112 @@ void slab(const Job& job, int64_t index) {
   const auto fits = [&](int64_t rows) {
     return rows * cols * size + int64_t{kLineBytes} <= int64_t{kDxStageBytes};
   };
-  bool staged = job.streaming && dense && job.problem.dx.dtype == job.problem.x.dtype &&
-                cols * size % static_cast<int64_t>(kLineBytes) != 0 && fits(1);
-  while (staged && !fits(group_rows)) group_rows /= 2;
-  float* chain = nullptr;
-  if (group_rows < kRowBlock) {
-    chain = thread_scratch(2 * job.padded_cols);
-    if (chain == nullptr) {  // slower, same bits
-      group_rows = kRowBlock;
-      staged = staged && fits(group_rows);
+  const bool dense =
+      job.forms.dx.dense() && job.places.dx.uniform() && job.places.dx.stride() == cols;
+  out.staged = job.streaming && dense && job.problem.dx.dtype == job.problem.x.dtype &&
+               cols * size % static_cast<int64_t>(kLineBytes) != 0 && fits(1);
+  out.turns = turns_of<T>(job, out.staged);
+  out.group_rows = out.turns == Turns::kOfRounds ? int64_t{kFusedRows} : group_rows_of(row_bytes);
+  while (out.staged && !fits(out.group_rows)) out.group_rows /= 2;
+  if (out.group_rows < kRowBlock) {
+    out.chain = thread_scratch(2 * job.padded_cols);
+    if (out.chain == nullptr) {  // slower, same bits
+      out.turns = Turns::kNone;
+      out.group_rows = kRowBlock;
+      out.staged = out.staged && fits(kRowBlock);
     }
   }
-  const bool uniform = !job.gathered && job.places.dy.uniform() && job.places.x.uniform();
-  DxWay<T> way;
-  Rows<T> rows;
-  const bool in_l1 = group_rows * cols * 2 * size <= kPartOfL1;
   // A small L2 loses a part of long rows before they are visited: they are asked for late, to come
   // to L1 (two Zen 3 cores, f32 2048x12288: 15.4 -> 12.3 ms, bf16 12.7 -> 11.4; f32 200704x192,
   // whose rows do not leave L1, 20.7 -> 26.6).
-  rows.ahead.twice = kDropsPrefetches ? in_l1 || !has_small_l2()
-                                      : sizeof(T) == 2 && group_rows < kRowBlock && in_l1;
+  const bool in_l1 = out.group_rows * row_bytes <= kPartOfL1;
+  out.ahead.twice = kDropsPrefetches ? in_l1 || !has_small_l2()
+                                     : sizeof(T) == 2 && out.group_rows < kRowBlock && in_l1;
+  int64_t ahead = out.group_rows;
+  if (out.turns == Turns::kOfRows) {
+    out.ahead.twice = false;
+    ahead += fused_rows_ahead(cols * size);
+  }
+  if (!job.gathered && job.places.dy.uniform() && job.places.x.uniform()) {
+    out.ahead.dy = ahead * size * job.places.dy.stride();
+    out.ahead.x = ahead * size * job.places.x.stride();
+  }
+  return out;
+}
+
+// Calls visit(row, rows.count, group) for the groups of a slab.
+template <class Visit>
+HWY_INLINE void each_group(const Job& job, const Visiting& visiting, int64_t slab, Visit&& visit) {
+  const int64_t begin = slab * job.plan.slab_rows;
+  const int64_t end = std::min(begin + job.plan.slab_rows, job.problem.rows);
+  double* const totals = job.columns && !job.one_block ? job.slab_totals(slab) : nullptr;
   for (int64_t block = begin; block < end; block += kRowBlock) {
     const int64_t block_end = std::min(block + kRowBlock, end);
-    for (int64_t row = block; row < block_end; row += group_rows) {
-      const int64_t group_end = std::min(row + group_rows, block_end);
-      locate(job, row, static_cast<size_t>(group_end - row), rows);
-      if (uniform) {
-        // Behind the last row: the rows themselves, which are at hand.
-        const int64_t ahead = group_end < job.problem.rows ? (group_end - row) * size : 0;
-        rows.ahead.dy = ahead * job.places.dy.stride();
-        rows.ahead.x = ahead * job.places.x.stride();
-      }
-      if (job.problem.want_dx) find_means(job, rows);
-      const Group group{row == block,
-                        group_end == block_end,
-                        chain,
-                        block == begin,
-                        job.columns && !job.one_block ? job.slab_totals(index) : nullptr,
-                        job.padded_cols};
-      write_rows<T>(job, rows, group, 0, cols, staged ? &way : nullptr);
+    for (int64_t row = block; row < block_end; row += visiting.group_rows) {
+      const int64_t group_end = std::min(row + visiting.group_rows, block_end);
+      visit(row, group_end - row,
+            Group{row == block, group_end == block_end, visiting.chain, block == begin, totals,
+                  job.padded_cols});
     }
+  }
+}
+
+// The rows of a group, and what they ask for.
+template <class T>
+HWY_INLINE void enter_rows(const Job& job, const Visiting& visiting, int64_t row, int64_t count,
+                           Rows<T>& rows) {
+  locate(job, row, static_cast<size_t>(count), rows);
+  // Behind the last row: the rows themselves, which are at hand. Copied whole: loaded whole behind
+  // stores of its members it would wait for them.
+  const Ahead here{0, 0, visiting.ahead.twice};
+  rows.ahead = row + count == job.problem.rows ? here : visiting.ahead;
+}
+
+// A slab whose groups come one after the other.
+template <class T>
+void visit_groups(const Job& job, const Visiting& visiting, int64_t slab, DxWay<T>* way) {
+  Rows<T> rows;
+  each_group(job, visiting, slab,
+             [&](int64_t row, int64_t count, const Group& group) ACLGRAD_INLINED {
+               enter_rows(job, visiting, row, count, rows);
+               if (job.problem.want_dx) find_means(job, rows);
+               write_rows<T>(job, rows, group, 0, job.problem.cols, way);
+             });
+}
+
+// A slab whose groups take turns with their neighbours.
+template <class T>
+void visit_groups_by_turns(const Job& job, const Visiting& visiting, int64_t slab, DxWay<T>* way) {
+  Rows<T> rows[2];
+  Group groups[2];
+  int here = 0;
+  bool waits = false;  // the other group has its means, but not its second visit
+  each_group(job, visiting, slab,
+             [&](int64_t row, int64_t count, const Group& group) ACLGRAD_INLINED {
+               const int other = 1 - here;
+               groups[here] = group;
+               enter_rows(job, visiting, row, count, rows[here]);
+               if (waits && can_fuse(job, rows[other], rows[here])) {
+                 visit_by_turns(job, visiting.turns, rows[other], groups[other], rows[here], way);
+               } else {
+                 if (waits) write_rows_alone(job, rows[other], groups[other], way);
+                 find_means_alone(job, rows[here]);
+               }
+               waits = true;
+               here = other;
+             });
+  if (waits) write_rows_alone(job, rows[1 - here], groups[1 - here], way);
+}
+
+// One slab: all columns of its rows; its totals of dgamma and dbeta go to its region.
+template <class T>
+void slab(const Job& job, int64_t index) {
+  const Visiting visiting = plan_visits<T>(job);
+  DxWay<T> way;
+  if (visiting.turns == Turns::kNone) {
+    visit_groups<T>(job, visiting, index, visiting.staged ? &way : nullptr);
+  } else {
+    visit_groups_by_turns<T>(job, visiting, index, visiting.staged ? &way : nullptr);
   }
   way.flush();
   if (job.streaming) hwy::FlushStream();

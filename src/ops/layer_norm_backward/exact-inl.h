@@ -39,16 +39,16 @@ namespace {
 // test for both (dx_has_no_nan() says more about NaNs), which is all that an ordinary row pays.
 template <class T>
 HWY_INLINE bool all_ordinary(const Rows<T>& rows) {
-  const TagF32 d;
-  const VecF32 most = hn::Set(d, std::numeric_limits<float>::max());
-  const auto between = [&](VecF32 least, VecF32 v) HWY_ATTR {
-    return hn::And(hn::Ge(hn::Abs(v), least), hn::Le(hn::Abs(v), most));
+  const TagRows d;
+  const auto between = [&](float least, const float* numbers) HWY_ATTR {
+    const auto v = hn::Abs(hn::Load(d, numbers));
+    const auto most = hn::Set(d, std::numeric_limits<float>::max());
+    return hn::And(hn::Ge(v, hn::Set(d, least)), hn::Le(v, most));
   };
-  for (size_t r = 0; r < rows.count; r += kPartLanes) {
-    const auto g = between(hn::Set(d, kLeastMeanG), hn::Load(d, rows.mean_g + r));
-    const auto gx = between(hn::Set(d, kLeastMeanGx), hn::Load(d, rows.mean_gx + r));
-    const auto rstd = between(hn::Set(d, 0x1p-149f), hn::Load(d, rows.rstd + r));
-    const auto ordinary = hn::And(hn::And(g, gx), rstd);
+  for (size_t r = 0; r < rows.count; r += hn::Lanes(d)) {
+    const auto means =
+        hn::And(between(kLeastMeanG, rows.mean_g + r), between(kLeastMeanGx, rows.mean_gx + r));
+    const auto ordinary = hn::And(means, between(0x1p-149f, rows.rstd + r));
     if (!hn::AllFalse(d, hn::AndNot(ordinary, hn::FirstN(d, rows.count - r)))) return false;
   }
   return true;

@@ -17,6 +17,7 @@
 #include "ops/layer_norm_backward/exact-inl.h"
 #include "ops/layer_norm_backward/gather-inl.h"
 #include "ops/layer_norm_backward/job.h"
+#include "ops/layer_norm_backward/row_sums-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace aclgrad::layer_norm_backward {
@@ -69,6 +70,14 @@ void locate(const Job& job, int64_t row, size_t count, Rows<T>& rows) {
   read_numbers(problem.rstd, job.at.rstd, job.places.rstd, row, count, rows.rstd);
 }
 
+// Behind the first visit: which rows need a closer look, and that.
+template <class T>
+HWY_INLINE void classify(const Job& job, Rows<T>& rows) {
+  rows.ordinary = all_ordinary(rows);
+  if (HWY_LIKELY(rows.ordinary)) return;
+  look_closer(rows, job.forms, job.gamma, static_cast<size_t>(job.problem.cols));
+}
+
 // First visit of a group of rows.
 template <class T>
 HWY_INLINE void find_means(const Job& job, Rows<T>& rows) {
@@ -77,10 +86,9 @@ HWY_INLINE void find_means(const Job& job, Rows<T>& rows) {
     sum_gathered_rows(rows, job.forms, job.gamma, cols, job.reciprocal_cols);
   } else {
     InPlace<T> source{rows};
-    sum_rows(rows, source, job.gamma, cols, job.reciprocal_cols);
+    sum_rows(rows, source, job.gamma, cols, job.reciprocal_cols, [](size_t) {});
   }
-  rows.ordinary = all_ordinary(rows);
-  if (HWY_UNLIKELY(!rows.ordinary)) look_closer(rows, job.forms, job.gamma, cols);
+  classify(job, rows);
 }
 
 }  // namespace

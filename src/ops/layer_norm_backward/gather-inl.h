@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The two visits of rows that are not one run in memory (row_forms.h): what those of block-inl.h
+// The two visits of rows that are not one run in memory (row_forms.h): what those of row_sums-inl.h
 // and columns-inl.h need at a time is gathered in buffers on the stack, dx is scattered from one.
 
 #if defined(ACLGRAD_OPS_LAYER_NORM_BACKWARD_GATHER_INL_H_) == defined(HWY_TARGET_TOGGLE)
@@ -15,6 +15,7 @@
 #include "ops/layer_norm_backward/block-inl.h"
 #include "ops/layer_norm_backward/columns-inl.h"
 #include "ops/layer_norm_backward/row_forms.h"
+#include "ops/layer_norm_backward/row_sums-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace aclgrad::layer_norm_backward {
@@ -52,7 +53,7 @@ template <class T>
 HWY_NOINLINE void sum_gathered_rows(Rows<T>& rows, const RowForms& forms, const float* gamma,
                                     size_t cols, double reciprocal_cols) {
   Gathered<T> source(rows, forms);
-  sum_rows(rows, source, gamma, cols, reciprocal_cols);
+  sum_rows(rows, source, gamma, cols, reciprocal_cols, [](size_t) {});
 }
 
 // sum_row() of columns [begin, begin + count) of row 0, gathered.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The sums of a row's g and g * xhat on a GPU, in the order of the CPU's (block-inl.h): a column's
-// chain depends on its place among 64, so that a thread which takes the same four of every 64
-// columns adds four chains, in order. A team of sixteen threads takes up to 1024 columns.
+// The sums of a row's g and g * xhat on a GPU, in the order of the CPU's (row_sums-inl.h): a
+// column's chain depends on its place among 64, so that a thread which takes the same four of every
+// 64 columns adds four chains, in order. A team of sixteen threads takes up to 1024 columns.
 #ifndef ACLGRAD_OPS_LAYER_NORM_BACKWARD_ROW_SUMS_CUH_
 #define ACLGRAD_OPS_LAYER_NORM_BACKWARD_ROW_SUMS_CUH_
 

@@ -94,8 +94,8 @@ HWY_INLINE void visit_tile(const Job& job, const Rows<T>& rows, size_t first, si
   const auto end = static_cast<size_t>(tile.end);
   if constexpr (kPlain) {
     if (!rows.ahead.twice) {
-      return write_columns<T, kPlain, false>(rows, first, last, job.gamma, store, begin, end,
-                                             tile.chain);
+      return write_columns<T, kPlain, Fetch::kOnce>(rows, first, last, job.gamma, store, begin, end,
+                                                    tile.chain);
     }
   }
   write_columns<T, kPlain>(rows, first, last, job.gamma, store, begin, end, tile.chain);
@@ -143,14 +143,51 @@ template <class T>
 void write_carried(const Job&, const Rows<T>&, DxWay<T>&, float*) {}
 #endif
 
+// dx has the dtype of x and holds no NaN.
+template <class T>
+HWY_INLINE bool is_plain(const Job& job, const Rows<T>& rows) {
+  const Problem& problem = job.problem;
+  return problem.dx.dtype == problem.x.dtype && problem.want_dx &&
+         (rows.ordinary || dx_has_no_nan(rows));
+}
+
+// dx of these rows goes to the stage.
+template <class T>
+HWY_INLINE void enter_stage(Rows<T>& rows, size_t cols, DxWay<T>& way) {
+  if (way.carried) way.flush();
+  T* room = way.stage.room(static_cast<T*>(rows.dx[0]), rows.count * cols);
+  for (size_t r = 0; r < rows.count; ++r) rows.dx[r] = room + r * cols;
+}
+
+// Whether all rows begin a line at column `begin` of dx, which may stream then.
+template <class T>
+HWY_INLINE bool begin_lines(const Rows<T>& rows, int64_t begin) {
+  for (size_t r = 0; r < rows.count; ++r) {
+    if (!begins_line(static_cast<T*>(rows.dx[r]) + begin)) return false;
+  }
+  return true;
+}
+
+// What becomes of the chains of columns [at, end) behind a group; the group's begin at `begin`.
+template <class T>
+HWY_INLINE void leave_chains(const Job& job, const Group& group, int64_t begin, int64_t at,
+                             int64_t end, const float* chain) {
+  if (!group.last) return;
+  if (group.totals != nullptr) {
+    const int64_t columns = round_up(end - at, static_cast<int64_t>(kStrip<T>));
+    flush_chains(group, at - begin, at - begin + columns, chain);
+  } else if (job.one_block) {
+    write_chains<T>(job, at, end, chain);
+  }
+}
+
 // Second visit of a group of rows: columns [begin, end), a tile at a time, so that its chains stay
 // in L1 and every row is read and written in runs long enough for the memory's pages.
 template <class T>
-void write_rows(const Job& job, Rows<T>& rows, const Group& group, int64_t begin, int64_t end,
-                DxWay<T>* way) {
+HWY_INLINE void write_rows(const Job& job, Rows<T>& rows, const Group& group, int64_t begin,
+                           int64_t end, DxWay<T>* way) {
   const Problem& problem = job.problem;
-  const bool plain = problem.dx.dtype == problem.x.dtype && problem.want_dx &&
-                     (rows.ordinary || dx_has_no_nan(rows));
+  const bool plain = is_plain(job, rows);
   Store store{problem.want_dx ? problem.dx.dtype : ACL_DT_UNDEFINED,
               job.streaming && plain && job.forms.dx.dense()};
   const uint32_t near_zero = problem.want_dgamma ? rows_near_zero(rows) : 0;
@@ -163,14 +200,10 @@ void write_rows(const Job& job, Rows<T>& rows, const Group& group, int64_t begin
     if (carried) {
       enter_carry(*way, static_cast<T*>(rows.dx[0]));
     } else {
-      if (way->carried) way->flush();
-      T* room = way->stage.room(static_cast<T*>(rows.dx[0]), rows.count * cols);
-      for (size_t r = 0; r < rows.count; ++r) rows.dx[r] = room + r * cols;
+      enter_stage(rows, cols, *way);
     }
   }
-  for (size_t r = 0; store.streaming && r < rows.count; ++r) {
-    store.streaming = begins_line(static_cast<T*>(rows.dx[r]) + begin);
-  }
+  if (store.streaming) store.streaming = begin_lines(rows, begin);
   alignas(64) float tile_chain[2 * kTile];
   for (int64_t at = begin; at < end; at += kTile) {
     float* chain = group.chain == nullptr ? tile_chain : group.chain + 2 * (at - begin);
@@ -184,11 +217,7 @@ void write_rows(const Job& job, Rows<T>& rows, const Group& group, int64_t begin
     } else {
       write_tile<T, false>(job, rows, near_zero, store, tile);
     }
-    if (group.last && group.totals != nullptr) {
-      flush_chains(group, at - begin, at - begin + columns, chain);
-    } else if (job.one_block && group.last) {
-      write_chains<T>(job, at, tile.end, chain);
-    }
+    leave_chains<T>(job, group, begin, at, tile.end, chain);
   }
 }
 

@@ -591,22 +591,27 @@ TEST(LayerNormBackward, StreamedOutputsAreRight) {
   }
 }
 
-// Rows that share lines, on every target: a NaN, rows that take FP64 and one whose mean is 0 are
-// among them.
-TEST(LayerNormBackward, StreamedShortRowsAreRight) {
+// Rows that share lines and rows of whole ones, in each order that visits may have, on every
+// target: a NaN, rows that take FP64 and one whose mean is 0 are among them.
+TEST(LayerNormBackward, StreamedRowsBesideUnusualOnesAreRight) {
   if (aclgrad_has_device_queues()) GTEST_SKIP() << "of the CPU's caches";
   for (const auto& [dims, dtype] :
        {std::pair(Dims{135001, 33}, ACL_FLOAT), std::pair(Dims{290001, 31}, ACL_BF16),
-        std::pair(Dims{145001, 63}, ACL_FLOAT16)}) {
+        std::pair(Dims{145001, 63}, ACL_FLOAT16), std::pair(Dims{66001, 64}, ACL_FLOAT),
+        std::pair(Dims{44010, 192}, ACL_BF16), std::pair(Dims{8201, 1023}, ACL_FLOAT16),
+        std::pair(Dims{11001, 384}, ACL_FLOAT), std::pair(Dims{4103, 2112}, ACL_BF16),
+        std::pair(Dims{3301, 1299}, ACL_FLOAT)}) {
     SCOPED_TRACE(std::to_string(dims[1]) + " columns");
+    const auto rows = static_cast<size_t>(dims[0]);
+    const size_t line = dtype == ACL_FLOAT ? 16 : 32;
     Options options = all_of(dtype);
-    options.out = Arrangement::kOffset;
+    if (static_cast<size_t>(dims[1]) % line != 0) options.out = Arrangement::kOffset;
     Problem problem(dims, options);
     const auto cols = static_cast<size_t>(dims[1]);
     std::vector<double> x = problem.x.values(), dy = problem.dy.values();
     std::vector<double> mean = problem.mean.values();
     x[1000 * cols + 7] = std::numeric_limits<double>::quiet_NaN();
-    for (size_t row : {size_t{2000}, size_t{2001}, size_t{40000}}) {
+    for (size_t row : {size_t{2000}, size_t{2001}, rows - 1}) {
       mean[row] = 0.0;
       for (size_t c = 0; c < cols; ++c) {
         x[row * cols + c] *= dtype == ACL_FLOAT16 ? 0x1p-20 : 1e-38;

@@ -1,0 +1,224 @@
+// SPDX-License-Identifier: Apache-2.0
+// Two visits by turns: the second one of a group of rows and the first one of the group to come.
+// While lines of the latter come from memory, a core has the former to compute. On two cores of
+// Emerald Rapids, ms: f32 2048x12288 10.2 -> 8.7, 200704x192 15.1 -> 13.9, bf16 8192x4096 7.9 ->
+// 7.0, 200704x192 8.5 -> 7.7.
+
+#if defined(ACLGRAD_OPS_LAYER_NORM_BACKWARD_FUSED_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef ACLGRAD_OPS_LAYER_NORM_BACKWARD_FUSED_INL_H_
+#undef ACLGRAD_OPS_LAYER_NORM_BACKWARD_FUSED_INL_H_
+#else
+#define ACLGRAD_OPS_LAYER_NORM_BACKWARD_FUSED_INL_H_
+#endif
+
+#include <algorithm>
+#include <cstddef>
+
+#include "base/checked.h"
+#include "kernels/cpu/constants-inl.h"
+#include "ops/layer_norm_backward/block-inl.h"
+#include "ops/layer_norm_backward/columns-inl.h"
+#include "ops/layer_norm_backward/exact-inl.h"
+#include "ops/layer_norm_backward/first_visit-inl.h"
+#include "ops/layer_norm_backward/job.h"
+#include "ops/layer_norm_backward/row_sums-inl.h"
+#include "ops/layer_norm_backward/second_visit-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace aclgrad::layer_norm_backward {
+namespace HWY_NAMESPACE {
+namespace {
+
+using namespace aclgrad::HWY_NAMESPACE;
+
+// Rows of each group that take turns: their chains and what belongs to a row take 28 of 32
+// registers. (Four short rows: f32 200704x192 1.05 to 1.1 times the time of two.)
+inline constexpr size_t kFusedRows = 2;
+
+// Bytes by which lines are asked for ahead: in the same row or, at its end, in the one after its
+// pair. 0.5 and 1 KiB are as good for rows over 4 KB, not for shorter ones.
+inline constexpr int64_t kFusedAhead = 2048;
+
+enum class Turns : uint8_t {
+  kNone,     // the visits of a group come one after the other
+  kOfRows,   // of whole rows
+  kOfRounds  // of rounds of columns
+};
+
+// Rounds of rows under 1.5 KB cost more than they hide (bf16 70000x512: 8.0 -> 8.9 ms), of staged
+// rows those under 4 KB (f32 48740x513: 10.6 -> 11.1), where rows only pay for short ones of 16
+// bits (bf16 24000x1025: 6.8 -> 6.2, 8142x2047: 4.7 -> 5.0, f32 100000x129: 5.2 -> 5.4). Rows of
+// less than a round stay in registers by themselves (sum_short(), carry_columns()). Not where
+// prefetches are dropped: not measured there.
+template <class T>
+Turns turns_of(const Job& job, bool staged) {
+  const int64_t cols = job.problem.cols;
+  if (HWY_TARGET > HWY_AVX3 || kDropsPrefetches || !job.problem.want_dx || job.gathered ||
+      !job.places.dy.uniform() || !job.places.x.uniform() || cols < int64_t{kRound} ||
+      job.problem.rows <= kRowBlock) {
+    return Turns::kNone;
+  }
+  const int64_t bytes = cols * static_cast<int64_t>(sizeof(T));
+  if (bytes >= (staged ? 4096 : 1536)) return job.streaming ? Turns::kOfRounds : Turns::kNone;
+  if (staged && (sizeof(T) == sizeof(float) || bytes < 256 || bytes >= 3072)) return Turns::kNone;
+  return Turns::kOfRows;
+}
+
+// How many rows further on the lines lie that rows of whole turns ask for.
+inline int64_t fused_rows_ahead(int64_t row_bytes) {
+  return round_up(ceil_div(kFusedAhead, row_bytes), int64_t{kFusedRows});
+}
+
+// Whether a group of rows, whose means are known, may have its second visit beside the first one of
+// `next`.
+template <class T>
+HWY_INLINE bool can_fuse(const Job& job, const Rows<T>& now, const Rows<T>& next) {
+  if (now.count != next.count || now.count % kFusedRows != 0) return false;
+  if (now.exact != 0 || !is_plain(job, now)) return false;
+  const uint32_t near_zero = job.problem.want_dgamma ? rows_near_zero(now) : 0;
+  return near_zero == 0 || !any_near_mean(now, near_zero, 0, job.problem.cols);
+}
+
+// Where dx of a group that can_fuse() goes.
+template <class T>
+HWY_INLINE Store fused_store(const Job& job, Rows<T>& rows, DxWay<T>* way) {
+  if (way != nullptr) enter_stage(rows, static_cast<size_t>(job.problem.cols), *way);
+  return {job.problem.dx.dtype, job.streaming && way == nullptr && begin_lines(rows, 0)};
+}
+
+template <class T>
+HWY_INLINE void clear_chains(float* chain, size_t cols) {
+  std::fill_n(chain, 2 * round_up(static_cast<int64_t>(cols), int64_t{kStrip<T>}), 0.0f);
+}
+
+// Turns of rows. A function of its own, or each form of the first visit would hold a copy.
+template <class T>
+HWY_NOINLINE void write_pair(const Rows<T>& rows, size_t first, size_t cols, const float* gamma,
+                             const Store& store, float* chain) {
+  SecondVisit<T, kFusedRows, true, Fetch::kOnce>(rows, first, store)
+      .add_columns(gamma, 0, cols, chain);
+}
+template <class T>
+void turn_rows(const Job& job, Rows<T>& now, const Group& group, Rows<T>& next, DxWay<T>* way) {
+  const auto cols = static_cast<size_t>(job.problem.cols);
+  const Store store = fused_store(job, now, way);
+  alignas(64) float block_chain[2 * kTile];  // groups that are a block have fewer columns
+  float* const chain = group.chain == nullptr ? block_chain : group.chain;
+  if (group.first) clear_chains<T>(chain, cols);
+  InPlace<T> source{next};
+  sum_rows(next, source, job.gamma, cols, job.reciprocal_cols, [&](size_t r) HWY_ATTR {
+    if (r % kFusedRows != kFusedRows - 1) return;
+    write_pair(now, r + 1 - kFusedRows, cols, job.gamma, store, chain);
+  });
+  leave_chains<T>(job, group, 0, 0, job.problem.cols, chain);
+}
+
+// Rounds of columns [begin, begin + count), at most kChainColumns, of rows `first` and `first` + 1
+// of both groups: dx and the chains of `now`, the sums of `next`. `far`: what rows ask for at their
+// end.
+template <class T>
+HWY_NOINLINE void turn_columns(const Job& job, const Rows<T>& now, const Rows<T>& next,
+                               size_t first, size_t begin, size_t count, const Ahead& far,
+                               const Store& store, float* chain, F32x16 (&sums)[kFusedRows][2]) {
+  const SecondVisit<T, kFusedRows, true, Fetch::kNothing> second(now, first, store);
+  RowChains<T> chains[kFusedRows] = {{next.mean[first], next.rstd[first]},
+                                     {next.mean[first + 1], next.rstd[first + 1]}};
+  const T* const dy[kFusedRows] = {next.dy[first], next.dy[first + 1]};
+  const T* const x[kFusedRows] = {next.x[first], next.x[first + 1]};
+  const float* const gamma = job.gamma;
+  constexpr auto kAhead = static_cast<size_t>(kFusedAhead) / sizeof(T);
+  const auto cols = static_cast<size_t>(job.problem.cols);
+  const size_t near = cols - std::min(cols, kAhead);
+  const size_t end = begin + count;
+  size_t at = begin;
+  for (; at + kRound <= end; at += kRound, chain += 2 * kRound) {
+    const intptr_t ahead_dy = at < near ? kFusedAhead : far.dy;
+    const intptr_t ahead_x = at < near ? kFusedAhead : far.x;
+    const auto fetch = [&](const T* dy_at, const T* x_at) ACLGRAD_INLINED {
+      prefetch_to_l1(dy_at, ahead_dy);
+      prefetch_to_l1(x_at, ahead_x);
+    };
+    for_constants<kFusedRows>([&](auto r) ACLGRAD_INLINED {
+      chains[r].add_round(dy[r] + at, x[r] + at, gamma + at, fetch);
+    });
+    for_constants<kRound / kStrip<T>>([&](auto s) ACLGRAD_INLINED {
+      second.add_strip(gamma, at + s * kStrip<T>, kStrip<T>, true,
+                       std::integral_constant<size_t, kStripVectors<T>>(),
+                       chain + 2 * s * kStrip<T>);
+    });
+  }
+  if (at < end) {
+    for_constants<kFusedRows>([&](auto r) ACLGRAD_INLINED {
+      chains[r].add_rest(dy[r] + at, x[r] + at, gamma + at, end - at);
+    });
+    second.add_columns(gamma, at, end, chain);
+  }
+  for_constants<kFusedRows>([&](auto r) HWY_ATTR { chains[r].join(sums[r]); });
+}
+
+// Turns of rounds, groups of kFusedRows rows.
+template <class T>
+void turn_rounds(const Job& job, Rows<T>& now, const Group& group, Rows<T>& next, DxWay<T>* way) {
+  const auto cols = static_cast<size_t>(job.problem.cols);
+  const Store store = fused_store(job, now, way);
+  const auto behind_row = [&](int64_t stride) {
+    const int64_t elements = static_cast<int64_t>(kFusedRows) * stride - job.problem.cols;
+    return elements * static_cast<int64_t>(sizeof(T)) + kFusedAhead;
+  };
+  const Ahead far{behind_row(job.places.dy.stride()), behind_row(job.places.x.stride())};
+  alignas(64) double totals[kFusedRows][2][kLanes] = {};
+  F32x16 sums[kFusedRows][2];
+  for (size_t begin = 0; begin < cols; begin += kChainColumns) {
+    const size_t count = std::min(kChainColumns, cols - begin);
+    float* const chain = group.chain + 2 * begin;
+    if (group.first) clear_chains<T>(chain, count);
+    turn_columns(job, now, next, 0, begin, count, far, store, chain, sums);
+    for (size_t r = 0; cols > kChainColumns && r < kFusedRows; ++r) {
+      for (size_t k = 0; k < 2; ++k) add_to(totals[r][k], sums[r][k]);
+    }
+    const auto first = static_cast<int64_t>(begin);
+    leave_chains<T>(job, group, 0, first, first + static_cast<int64_t>(count), chain);
+  }
+  if (cols > kChainColumns) {
+    for (size_t r = 0; r < kFusedRows; ++r) {
+      next.mean_g[r] = static_cast<float>(join16(totals[r][0]) * job.reciprocal_cols);
+      next.mean_gx[r] = static_cast<float>(join16(totals[r][1]) * job.reciprocal_cols);
+    }
+  } else {
+    RowLanes lanes;
+    for (size_t r = 0; r < kFusedRows; ++r) lanes.put(r, sums[r]);
+    lanes.join(next, 0, kFusedRows, job.reciprocal_cols);
+  }
+}
+
+// The visits of a group that takes no turns.
+template <class T>
+HWY_NOINLINE void find_means_alone(const Job& job, Rows<T>& rows) {
+  find_means(job, rows);
+}
+template <class T>
+HWY_NOINLINE void write_rows_alone(const Job& job, Rows<T>& rows, const Group& group,
+                                   DxWay<T>* way) {
+  write_rows<T>(job, rows, group, 0, job.problem.cols, way);
+}
+
+// Second visit of a group and first visit of the next one.
+template <class T>
+void visit_by_turns(const Job& job, Turns turns, Rows<T>& now, const Group& group, Rows<T>& next,
+                    DxWay<T>* way) {
+  if constexpr (HWY_TARGET <= HWY_AVX3) {  // compiled for no other
+    if (turns == Turns::kOfRows) {
+      turn_rows(job, now, group, next, way);
+    } else {
+      turn_rounds(job, now, group, next, way);
+    }
+    classify(job, next);
+  }
+}
+
+}  // namespace
+}  // namespace HWY_NAMESPACE
+}  // namespace aclgrad::layer_norm_backward
+HWY_AFTER_NAMESPACE();
+
+#endif  // per-target include guard

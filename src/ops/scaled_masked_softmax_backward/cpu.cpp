@@ -31,6 +31,7 @@
 #include "ops/scaled_masked_softmax_backward/lines-inl.h"
 #include "ops/scaled_masked_softmax_backward/medium-inl.h"
 #include "ops/scaled_masked_softmax_backward/short-inl.h"
+#include "ops/scaled_masked_softmax_backward/turns-inl.h"
 #include "ops/scaled_masked_softmax_backward/visits-inl.h"
 
 #ifndef ACLGRAD_OPS_SCALED_MASKED_SOFTMAX_BACKWARD_CPU_SHARED_
@@ -163,11 +164,38 @@ struct Summed {
   bool exact;
 };
 template <class T>
+HWY_INLINE Summed judged(const Job& job, const Row<T>& row, float sum) {
+  return {sum, !is_ordinary(job, sum) && is_exact(job, row, sum)};
+}
+template <class T>
 Summed first_visit(const Job& job, const Row<T>& row) {
   const float on_dy = job.factors.on_dy;
   const float sum = HWY_LIKELY(on_dy == 1.0f) ? row_sum<false>(row, job.cols, 1.0f)
                                               : row_sum<true>(row, job.cols, on_dy);
-  return {sum, !is_ordinary(job, sum) && is_exact(job, row, sum)};
+  return judged(job, row, sum);
+}
+
+// A run of rows that takes turns.
+template <class T>
+void run_by_turns(const Job& job, const Row<T>& first, const Steps& steps) {
+  LineWriter<T> lines(job.cols, job.factors);
+  Summed summed = first_visit(job, first);
+  for (int64_t r = 0; r < steps.count; ++r) {
+    const Row<T> row = first.moved(steps, r);
+    const bool has_next = r + 1 < steps.count;
+    const Row<T> next = first.moved(steps, has_next ? r + 1 : r);
+    if (HWY_LIKELY(has_next && !summed.exact && std::isfinite(summed.sum))) {
+      const Terms terms = terms_of(job.factors, summed.sum);
+      summed = judged(job, next, write_and_sum(row, terms, next, steps, job.cols));
+      continue;
+    }
+    if (summed.exact) {
+      write_exact(job, row, row.dx);
+    } else {
+      lines.add(row, summed.sum, std::isfinite(summed.sum));
+    }
+    if (has_next) summed = first_visit(job, next);
+  }
 }
 
 template <class T>
@@ -181,6 +209,7 @@ void long_run(const Job& job, const Row<T>& first, const Steps& steps, Stage<T>*
   if (job.cols <= kMostMediumCols && job.clean && !by_lines) {
     return medium_run(job, first, steps, rows_ahead, stage);
   }
+  if (by_lines && takes_turns(job, first, steps)) return run_by_turns(job, first, steps);
   Summed summed[2];
   LineWriter<T> lines(job.cols, job.factors);
   for (int64_t r = 0; r < steps.count + lag; ++r) {

@@ -219,6 +219,34 @@ TEST(ScaledMaskedSoftmaxBackward, AnOutputLargerThanTheCacheHasTheBitsOfItsRows)
   }
 }
 
+// The same of rows with a NaN or Inf and of rows that take FP64, which take no turns with the rows
+// beside them.
+TEST(ScaledMaskedSoftmaxBackward, UnusualRowsOfALargeOutputAreRight) {
+  if (aclgrad_has_device_queues()) GTEST_SKIP() << "of the CPU's caches";
+  constexpr int64_t kCols = 1024;
+  for (const aclDataType dtype : {ACL_FLOAT, ACL_BF16}) {
+    const auto rows = static_cast<size_t>(rows_beyond_the_cache(kCols, dtype));
+    SCOPED_TRACE(dtype_short_name(dtype));
+    Problem problem({1, 1, static_cast<int64_t>(rows), kCols}, all_of(dtype));
+    std::vector<double> dy = problem.dy.values(), y = problem.y.values();
+    dy[100 * kCols + 5] = std::numeric_limits<double>::quiet_NaN();
+    dy[102 * kCols + 1023] = std::numeric_limits<double>::infinity();
+    for (const size_t row : {size_t{0}, size_t{1000}, size_t{1001}, rows - 2, rows - 1}) {
+      for (size_t c = 0; c < kCols; ++c) {
+        dy[row * kCols + c] *= 1e-30;
+        y[row * kCols + c] *= 1e-10;
+      }
+    }
+    problem.dy.fill(dy);
+    problem.y.fill(y);
+    for_each_target([&](const std::string& name) {
+      SCOPED_TRACE(name);
+      ASSERT_TRUE(problem.run_it().ok());
+      problem.expect_right();
+    });
+  }
+}
+
 TEST(ScaledMaskedSoftmaxBackward, EmptyTensors) {
   for (size_t empty = 0; empty < 4; ++empty) {
     for (const bool repeats : {false, true}) {

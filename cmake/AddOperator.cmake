@@ -18,6 +18,24 @@ function(add_emulated_order_test name)
   endif()
 endfunction()
 
+# The operator's tests where cores do with prefetches what this machine's do not (prefetch.h): kernels
+# that look at it read in another order there.
+function(add_prefetches_test name)
+  if(NOT ACLGRAD_DEVELOPER_MODE OR NOT ACLGRAD_SANITIZE STREQUAL "none" OR
+     ACLGRAD_CUDA STREQUAL "EMULATED")
+    return()
+  endif()
+  set(kind dropped)
+  if(EXISTS /proc/cpuinfo)
+    file(STRINGS /proc/cpuinfo amd REGEX "^vendor_id.*AuthenticAMD" LIMIT_COUNT 1)
+    if(amd)
+      set(kind waiting)
+    endif()
+  endif()
+  register_test(${name}_prefetches_${kind}_test ${CMAKE_COMMAND} -E env ACLGRAD_PREFETCHES=${kind}
+    $<TARGET_FILE:${name}_test>)
+endfunction()
+
 function(add_operator name)
   set(folder ${CMAKE_CURRENT_SOURCE_DIR}/${name})
   foreach(role IN LISTS ACLGRAD_OPERATOR_ROLES)

@@ -112,9 +112,10 @@ TEST(Process, WrongValuesAreNamedOnceAndIgnored) {
   for (const char* setting :
        {"ACLGRAD_THREADS=0", "ACLGRAD_THREADS=-1", "ACLGRAD_THREADS=2x", "ACLGRAD_THREADS=many",
         "ACLGRAD_THREADS=99999999999999999999", "ACLGRAD_TARGET=AVX9", "ACLGRAD_TARGET=avx2",
-        "ACLGRAD_DEVICE=npu", may_have_gpu ? "ACLGRAD_DEVICE=gpu" : "ACLGRAD_DEVICE=cuda",
-        "ACLGRAD_VERBOSE=yes", "ACLGRAD_VERBOSE=2", "ASCEND_LAUNCH_BLOCKING=on",
-        "ACL_LAUNCH_BLOCKING=2", "ASCEND_RT_VISIBLE_DEVICES=a", "ASCEND_RT_VISIBLE_DEVICES=0,0",
+        "ACLGRAD_PREFETCHES=often", "ACLGRAD_DEVICE=npu",
+        may_have_gpu ? "ACLGRAD_DEVICE=gpu" : "ACLGRAD_DEVICE=cuda", "ACLGRAD_VERBOSE=yes",
+        "ACLGRAD_VERBOSE=2", "ASCEND_LAUNCH_BLOCKING=on", "ACL_LAUNCH_BLOCKING=2",
+        "ASCEND_RT_VISIBLE_DEVICES=a", "ASCEND_RT_VISIBLE_DEVICES=0,0",
         "ASCEND_RT_VISIBLE_DEVICES=1"}) {
     SCOPED_TRACE(setting);
     const ChildResult child = run_child("settings", {setting});
@@ -128,8 +129,8 @@ TEST(Process, WrongValuesAreNamedOnceAndIgnored) {
 
 TEST(Process, EmptyValuesAreAsUnset) {
   const ChildResult child =
-      run_child("settings", {"ACLGRAD_THREADS=", "ACLGRAD_TARGET=", "ACLGRAD_DEVICE=",
-                             "ACLGRAD_VERBOSE=", "ASCEND_LAUNCH_BLOCKING="});
+      run_child("settings", {"ACLGRAD_THREADS=", "ACLGRAD_TARGET=", "ACLGRAD_PREFETCHES=",
+                             "ACLGRAD_DEVICE=", "ACLGRAD_VERBOSE=", "ASCEND_LAUNCH_BLOCKING="});
   EXPECT_EQ(child.out, run_child("settings").out);
   EXPECT_EQ(child.err, "");
 }

@@ -18,11 +18,9 @@ function(add_emulated_order_test name)
   endif()
 endfunction()
 
-# The operator's tests where cores do with prefetches what this machine's do not (prefetch.h): kernels
-# that look at it read in another order there.
+# An operator's tests where cores do with prefetches what this machine's do not (prefetch.h).
 function(add_prefetches_test name)
-  if(NOT ACLGRAD_DEVELOPER_MODE OR NOT ACLGRAD_SANITIZE STREQUAL "none" OR
-     ACLGRAD_CUDA STREQUAL "EMULATED")
+  if(NOT ACLGRAD_SANITIZE STREQUAL "none" OR ACLGRAD_CUDA STREQUAL "EMULATED")
     return()
   endif()
   set(kind dropped)
@@ -33,9 +31,11 @@ function(add_prefetches_test name)
     endif()
   endif()
   register_test(${name}_prefetches_${kind}_test ${CMAKE_COMMAND} -E env ACLGRAD_PREFETCHES=${kind}
-    $<TARGET_FILE:${name}_test>)
+    ${ACLGRAD_TEST_LAUNCHER} $<TARGET_FILE:${name}_test>)
 endfunction()
 
+# add_operator(name [PREFETCHES]); PREFETCHES: its kernels read in another order where cores drop
+# prefetches, and its tests run both ways.
 function(add_operator name)
   set(folder ${CMAKE_CURRENT_SOURCE_DIR}/${name})
   foreach(role IN LISTS ACLGRAD_OPERATOR_ROLES)
@@ -71,6 +71,9 @@ function(add_operator name)
       list(APPEND tests ${folder}/error_test.cpp)
     endif()
     add_aclgrad_test(${name}_test ${tests})
+    if("PREFETCHES" IN_LIST ARGN)
+      add_prefetches_test(${name})
+    endif()
     if(kernels)
       set_tests_properties(${name}_test PROPERTIES LABELS cuda)
       add_emulated_order_test(${name})

@@ -34,7 +34,7 @@ struct Chain {
   const T* row[kChain];
   int64_t stride;  // from one to the next, but for a copy
   size_t count;
-  size_t next_count;  // rows to fetch, each `next_step` elements behind its fellow here
+  size_t next_count;  // rows of the next one, each `next_step` elements behind its fellow here
   int64_t next_step;
 };
 
@@ -57,12 +57,13 @@ HWY_INLINE void add_strip(const Chain<T>& chain, int64_t col, size_t fetched, in
 // Adds columns [begin, end) of a chain to totals. A last vector that would reach over `end` starts
 // earlier instead: its totals are those of columns [end - 16, end).
 //
-// The next chain's rows, about 256 KiB at most, are fetched into L2 while this one is added: FP32
-// at 1024 and 2880 columns 25 and 23 GB/s of one core with, 22 and 20 without; BF16 21 and 26
-// against 15 and 22 (Zen 4, 4 KB pages). Where L2 has less than 1 MiB, they drive out those fetched
-// before, and rows are read from end to end instead: on two Zen 3 cores with 512 KiB, by turns, ms,
-// FP32 [32, 1024, 2880] 20 by columns, 14 so; [13000, 7168] 21 and 14; [4000000, 24] 15 and 12;
-// BF16 [13000, 7168] 10.3 and 7.9, [32, 1024, 2880] level.
+// Where prefetches are dropped the next chain's rows, about 256 KiB at most, are fetched into L2
+// while this one is added (where they wait, see ahead_of()): FP32 at 1024 and 2880 columns 25 and
+// 23 GB/s of one core with, 22 and 20 without; BF16 21 and 26 against 15 and 22 (Zen 4, 4 KB
+// pages). Where L2 has less than 1 MiB, they drive out those fetched before, and rows are read from
+// end to end instead: on two Zen 3 cores with 512 KiB, by turns, ms, FP32 [32, 1024, 2880] 20 by
+// columns, 14 so; [13000, 7168] 21 and 14; [4000000, 24] 15 and 12; BF16 [13000, 7168] 10.3
+// and 7.9, [32, 1024, 2880] level.
 template <class T>
 HWY_INLINE void add_chain(const Chain<T>& chain, int64_t begin, int64_t end, double* totals) {
   constexpr int64_t kStrip = static_cast<int64_t>(kStripVectors) * kVector;

@@ -58,7 +58,7 @@ constexpr int64_t kNear = 1024 / static_cast<int64_t>(sizeof(T));
 // `step`: from a row to the one that is added after all of its fellows.
 template <class T>
 Ahead ahead_of(int64_t cols, int64_t step) {
-  if (kDropsPrefetches) return {0, step};
+  if (kDropsPrefetches || cols <= kNear<T>) return {0, step};
   return {kNear<T>, step + kNear<T> - cols};
 }
 

@@ -2,8 +2,9 @@
 // LayerNormBackward on the CPU: one parallel pass over slabs of rows. Inside a slab a few rows at a
 // time are visited twice: once from memory along the rows (first_visit-inl.h), once from L2 down
 // the columns (second_visit-inl.h), where dx is written and the terms of dgamma and dbeta stay in
-// registers; meanwhile the next rows are prefetched. finish_columns() joins the slabs. Few wide
-// rows are cut in column panels instead (wide-inl.h).
+// registers; meanwhile the next rows are prefetched, or their first visit takes turns with that
+// (fused-inl.h). finish_columns() joins the slabs. Few wide rows are cut in column panels instead
+// (wide-inl.h).
 #include <algorithm>
 #include <cstddef>
 #include <memory>
@@ -75,11 +76,11 @@ struct Visiting {
   int64_t group_rows;
   float* chain;  // null: a group is a row block
   bool staged;   // dx goes to memory through a stage
-  Ahead ahead;   // of a group; none where rows are not at equal distances
+  Ahead ahead;   // none where rows are not at equal distances
 };
 
 template <class T>
-Visiting plan_visits(const Job& job) {
+Visiting visiting_of(const Job& job) {
   const int64_t cols = job.problem.cols;
   const auto size = static_cast<int64_t>(sizeof(T));
   const int64_t row_bytes = 2 * cols * size;
@@ -124,7 +125,7 @@ Visiting plan_visits(const Job& job) {
   return out;
 }
 
-// Calls visit(row, rows.count, group) for the groups of a slab.
+// Calls visit(row, count, group) for the groups of a slab.
 template <class Visit>
 HWY_INLINE void each_group(const Job& job, const Visiting& visiting, int64_t slab, Visit&& visit) {
   const int64_t begin = slab * job.plan.slab_rows;
@@ -191,7 +192,7 @@ void visit_groups_by_turns(const Job& job, const Visiting& visiting, int64_t sla
 // One slab: all columns of its rows; its totals of dgamma and dbeta go to its region.
 template <class T>
 void slab(const Job& job, int64_t index) {
-  const Visiting visiting = plan_visits<T>(job);
+  const Visiting visiting = visiting_of<T>(job);
   DxWay<T> way;
   if (visiting.turns == Turns::kNone) {
     visit_groups<T>(job, visiting, index, visiting.staged ? &way : nullptr);

@@ -39,32 +39,50 @@ inline constexpr size_t kFusedRows = 2;
 // pair. 0.5 and 1 KiB are as good for rows over 4 KB, not for shorter ones.
 inline constexpr int64_t kFusedAhead = 2048;
 
+// Bytes from lines of a row to those that they ask for.
+struct Distance {
+  intptr_t dy, x;
+};
+
 enum class Turns : uint8_t {
   kNone,     // the visits of a group come one after the other
   kOfRows,   // of whole rows
   kOfRounds  // of rounds of columns
 };
 
-// Rounds of rows under 1.5 KB cost more than they hide (bf16 70000x512: 8.0 -> 8.9 ms), of staged
-// rows those under 4 KB (f32 48740x513: 10.6 -> 11.1), where rows only pay for short ones of 16
-// bits (bf16 24000x1025: 6.8 -> 6.2, 8142x2047: 4.7 -> 5.0, f32 100000x129: 5.2 -> 5.4). Rows of
-// less than a round stay in registers by themselves (sum_short(), carry_columns()). Not where
-// prefetches are dropped: not measured there.
+// Rounds of shorter rows cost more than they hide (bf16 70000x512: 8.0 -> 8.9 ms); of staged rows
+// even longer ones (f32 48740x513: 10.6 -> 11.1), where rows by turns pay for some of 16 bits only
+// (bf16 100000x129 3.8 -> 3.5, 24000x1025 6.8 -> 6.2, 8142x2047 4.7 -> 5.0, f32 100000x129 5.2 ->
+// 5.4).
+constexpr int64_t kLeastRound = 1536, kLeastStagedRound = 4096;
+constexpr int64_t kLeastStagedRow = 256, kEndOfStagedRows = 3072;
+// Two groups of longer rows, which wait between their visits, are more than half of an L2 of 2 MiB.
+constexpr int64_t kMostRound = int64_t{128} << 10;
+
+// Not of rows of less than a round, which stay in registers by themselves (sum_short(),
+// carry_columns()), nor of those in the caches, which have nothing to wait for. Where prefetches
+// are dropped, or L2 is small, it was not measured.
 template <class T>
 Turns turns_of(const Job& job, bool staged) {
-  const int64_t cols = job.problem.cols;
-  if (HWY_TARGET > HWY_AVX3 || kDropsPrefetches || !job.problem.want_dx || job.gathered ||
-      !job.places.dy.uniform() || !job.places.x.uniform() || cols < int64_t{kRound} ||
-      job.problem.rows <= kRowBlock) {
-    return Turns::kNone;
-  }
+  const Problem& problem = job.problem;
+  const int64_t cols = problem.cols;
+  const bool fits = HWY_TARGET <= HWY_AVX3 && !kDropsPrefetches && !has_small_l2();
+  const bool plain = problem.want_dx && problem.dx.dtype == problem.x.dtype && !job.gathered &&
+                     job.places.dy.uniform() && job.places.x.uniform();
+  if (!fits || !plain || cols < int64_t{kRound} || problem.rows <= kRowBlock) return Turns::kNone;
   const int64_t bytes = cols * static_cast<int64_t>(sizeof(T));
-  if (bytes >= (staged ? 4096 : 1536)) return job.streaming ? Turns::kOfRounds : Turns::kNone;
-  if (staged && (sizeof(T) == sizeof(float) || bytes < 256 || bytes >= 3072)) return Turns::kNone;
-  return Turns::kOfRows;
+  if (bytes >= (staged ? kLeastStagedRound : kLeastRound)) {
+    const bool stage_holds =
+        int64_t{kFusedRows} * bytes + int64_t{kLineBytes} <= int64_t{kDxStageBytes};
+    const bool pays = job.streaming && bytes <= kMostRound && (!staged || stage_holds);
+    return pays ? Turns::kOfRounds : Turns::kNone;
+  }
+  const bool pays = !staged || (sizeof(T) < sizeof(float) && bytes >= kLeastStagedRow &&
+                                bytes < kEndOfStagedRows);
+  return pays ? Turns::kOfRows : Turns::kNone;
 }
 
-// How many rows further on the lines lie that rows of whole turns ask for.
+// How many rows behind the next group the lines lie that rows of whole turns ask for.
 inline int64_t fused_rows_ahead(int64_t row_bytes) {
   return round_up(ceil_div(kFusedAhead, row_bytes), int64_t{kFusedRows});
 }
@@ -75,8 +93,7 @@ template <class T>
 HWY_INLINE bool can_fuse(const Job& job, const Rows<T>& now, const Rows<T>& next) {
   if (now.count != next.count || now.count % kFusedRows != 0) return false;
   if (now.exact != 0 || !is_plain(job, now)) return false;
-  const uint32_t near_zero = job.problem.want_dgamma ? rows_near_zero(now) : 0;
-  return near_zero == 0 || !any_near_mean(now, near_zero, 0, job.problem.cols);
+  return has_usual_terms(job, now);
 }
 
 // Where dx of a group that can_fuse() goes.
@@ -118,7 +135,7 @@ void turn_rows(const Job& job, Rows<T>& now, const Group& group, Rows<T>& next, 
 // end.
 template <class T>
 HWY_NOINLINE void turn_columns(const Job& job, const Rows<T>& now, const Rows<T>& next,
-                               size_t first, size_t begin, size_t count, const Ahead& far,
+                               size_t first, size_t begin, size_t count, const Distance& far,
                                const Store& store, float* chain, F32x16 (&sums)[kFusedRows][2]) {
   const SecondVisit<T, kFusedRows, true, Fetch::kNothing> second(now, first, store);
   RowChains<T> chains[kFusedRows] = {{next.mean[first], next.rstd[first]},
@@ -165,7 +182,7 @@ void turn_rounds(const Job& job, Rows<T>& now, const Group& group, Rows<T>& next
     const int64_t elements = static_cast<int64_t>(kFusedRows) * stride - job.problem.cols;
     return elements * static_cast<int64_t>(sizeof(T)) + kFusedAhead;
   };
-  const Ahead far{behind_row(job.places.dy.stride()), behind_row(job.places.x.stride())};
+  const Distance far{behind_row(job.places.dy.stride()), behind_row(job.places.x.stride())};
   alignas(64) double totals[kFusedRows][2][kLanes] = {};
   F32x16 sums[kFusedRows][2];
   for (size_t begin = 0; begin < cols; begin += kChainColumns) {
@@ -173,7 +190,7 @@ void turn_rounds(const Job& job, Rows<T>& now, const Group& group, Rows<T>& next
     float* const chain = group.chain + 2 * begin;
     if (group.first) clear_chains<T>(chain, count);
     turn_columns(job, now, next, 0, begin, count, far, store, chain, sums);
-    for (size_t r = 0; cols > kChainColumns && r < kFusedRows; ++r) {
+    for (size_t r = 0; r < kFusedRows; ++r) {
       for (size_t k = 0; k < 2; ++k) add_to(totals[r][k], sums[r][k]);
     }
     const auto first = static_cast<int64_t>(begin);
@@ -202,7 +219,7 @@ HWY_NOINLINE void write_rows_alone(const Job& job, Rows<T>& rows, const Group& g
   write_rows<T>(job, rows, group, 0, job.problem.cols, way);
 }
 
-// Second visit of a group and first visit of the next one.
+// Second visit of a group and first visit of the next one, if turns_of() can give `turns` here.
 template <class T>
 void visit_by_turns(const Job& job, Turns turns, Rows<T>& now, const Group& group, Rows<T>& next,
                     DxWay<T>* way) {

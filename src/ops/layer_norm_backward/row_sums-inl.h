@@ -63,12 +63,12 @@ struct RowChains {
     });
   }
 
-  // A round of columns; fetch(dy, x) is called with every strip.
-  template <class Fetch>
-  HWY_INLINE void add_round(const T* dy, const T* x, const float* gamma, Fetch&& fetch) {
+  // A round of columns; ask(dy, x) is called with every strip.
+  template <class Ask>
+  HWY_INLINE void add_round(const T* dy, const T* x, const float* gamma, Ask&& ask) {
     for_constants<kStrips>([&](auto s) ACLGRAD_INLINED {
       constexpr size_t at = s * kStrip<T>;
-      fetch(dy + at, x + at);
+      ask(dy + at, x + at);
       add_strip(load_strip(dy + at), load_strip(x + at), gamma + at, kStrip<T>,
                 std::integral_constant<size_t, kVectors>(),
                 std::integral_constant<size_t, s * kVectors>());
@@ -103,7 +103,7 @@ struct RowChains {
   F32x16 acc[kRowChains][2];
 };
 
-// kLong: of a row of more than kChainColumns.
+// The sums of a row of up to kChainColumns columns, or of so many of a longer one (kLong).
 template <bool kLong, class T>
 HWY_INLINE void sum_chains(const T* dy, const T* x, const float* gamma, size_t count, float mean,
                            float rstd, Ahead ahead, F32x16 (&sums)[2]) {
@@ -123,7 +123,7 @@ HWY_INLINE void sum_chains(const T* dy, const T* x, const float* gamma, size_t c
   chains.join(sums);
 }
 
-// The same for rows of S strips, the last one of `last` columns in V vectors, all of it unrolled.
+// The same of rows of S strips, the last one of `last` columns in V vectors, all of it unrolled.
 // gamma is in registers. Of one or two strips the terms themselves are summed, one after the other,
 // of more the chains that they begin.
 template <class T, size_t S, size_t V>

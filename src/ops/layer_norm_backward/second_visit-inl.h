@@ -151,6 +151,16 @@ HWY_INLINE bool is_plain(const Job& job, const Rows<T>& rows) {
          (rows.ordinary || dx_has_no_nan(rows));
 }
 
+// No term of dgamma needs a closer look.
+template <class T>
+HWY_INLINE bool has_usual_terms(const Job& job, const Rows<T>& rows, uint32_t near_zero) {
+  return near_zero == 0 || !any_near_mean(rows, near_zero, 0, job.problem.cols);
+}
+template <class T>
+HWY_INLINE bool has_usual_terms(const Job& job, const Rows<T>& rows) {
+  return has_usual_terms(job, rows, job.problem.want_dgamma ? rows_near_zero(rows) : 0);
+}
+
 // dx of these rows goes to the stage.
 template <class T>
 HWY_INLINE void enter_stage(Rows<T>& rows, size_t cols, DxWay<T>& way) {
@@ -196,7 +206,7 @@ HWY_INLINE void write_rows(const Job& job, Rows<T>& rows, const Group& group, in
     store.streaming = false;
     const auto cols = static_cast<size_t>(problem.cols);
     carried = carries_rows<T>(cols) && plain && !job.gathered && rows.exact == 0 &&
-              (near_zero == 0 || !any_near_mean(rows, near_zero, 0, problem.cols));
+              has_usual_terms(job, rows, near_zero);
     if (carried) {
       enter_carry(*way, static_cast<T*>(rows.dx[0]));
     } else {

@@ -83,8 +83,9 @@ struct Problem {
         options.want[1] ? dgamma.handle() : nullptr, options.want[2] ? dbeta.handle() : nullptr,
         size, executor);
   }
-  Outcome run_it() {
-    return run([&](uint64_t* size, aclOpExecutor** executor) { return plan(size, executor); },
+  // `out`: gradInputOut, if it is not dx.
+  Outcome run_it(aclTensor* out = nullptr) {
+    return run([&](uint64_t* size, aclOpExecutor** executor) { return plan(size, executor, out); },
                aclnnLayerNormBackward);
   }
   Reference exact() const {
@@ -363,13 +364,10 @@ TEST(LayerNormBackward, InPlaceOnGradOutOrInputGivesTheSameBits) {
       ASSERT_TRUE(apart.run_it().ok());
       for (const bool on_dy : {true, false}) {
         Problem same(dims, all_of(dtype));
-        const Outcome outcome = run(
-            [&](uint64_t* size, aclOpExecutor** executor) {
-              return same.plan(size, executor, on_dy ? same.dy.handle() : same.x.handle());
-            },
-            aclnnLayerNormBackward);
+        const Tensor& out = on_dy ? same.dy : same.x;
+        const Outcome outcome = same.run_it(out.handle());
         ASSERT_TRUE(outcome.ok()) << outcome;
-        expect_same_bits("dx", (on_dy ? same.dy : same.x).bits(), apart.dx.bits());
+        expect_same_bits("dx", out.bits(), apart.dx.bits());
         expect_same_bits("dgamma", same.dgamma.bits(), apart.dgamma.bits());
         expect_same_bits("dbeta", same.dbeta.bits(), apart.dbeta.bits());
       }
@@ -623,13 +621,47 @@ TEST(LayerNormBackward, StreamedRowsBesideUnusualOnesAreRight) {
     problem.dy.fill(dy);
     problem.mean.fill(mean);
     const Reference exact = problem.exact();
+    const Tensor* const outputs[] = {&problem.dx, &problem.dgamma, &problem.dbeta};
+    std::vector<std::vector<uint8_t>> bits;
     for_each_target([&](const std::string& target) {
       SCOPED_TRACE(target);
       ASSERT_TRUE(problem.run_it().ok());
       problem.expect_right(exact);
       EXPECT_TRUE(problem.dx.untouched_outside());
+      for (size_t i = 0; i < std::size(outputs); ++i) {
+        if (bits.size() < std::size(outputs)) bits.push_back(outputs[i]->bits());
+        expect_same_bits("another target's", outputs[i]->bits(), bits[i]);
+      }
     });
   }
+}
+
+// The same in place and with gaps between rows, or with one row for all.
+TEST(LayerNormBackward, StreamedRowsInOtherViewsHaveTheSameBits) {
+  if (aclgrad_has_device_queues()) GTEST_SKIP() << "of the CPU's caches";
+  const Dims dims = {4401, 1024};
+  Options options = all_of(ACL_FLOAT);
+  Problem apart(dims, options);
+  ASSERT_TRUE(apart.run_it().ok());
+  for (const bool on_dy : {true, false}) {
+    Problem same(dims, options);
+    const Tensor& out = on_dy ? same.dy : same.x;
+    ASSERT_TRUE(same.run_it(out.handle()).ok());
+    expect_same_bits("in place", out.bits(), apart.dx.bits());
+    expect_same_bits("gradWeightOut", same.dgamma.bits(), apart.dgamma.bits());
+  }
+  options.dy_strides = {1040, 1};
+  options.dx_strides = {1031, 1};
+  Problem spaced(dims, options);
+  ASSERT_TRUE(spaced.run_it().ok());
+  expect_same_bits("with gaps", spaced.dx.bits(), apart.dx.bits());
+  expect_same_bits("gradWeightOut", spaced.dgamma.bits(), apart.dgamma.bits());
+  options.x_strides = {0, 1};
+  options.dx_strides = {};
+  Problem repeated(dims, options);
+  ASSERT_TRUE(repeated.run_it().ok());
+  expect_same_bits_everywhere([&] { return repeated.run_it(); },
+                              {&repeated.dx, &repeated.dgamma, &repeated.dbeta});
 }
 
 // Wide rows pass in batches of a row block, or of half of one, where dx is wanted.

@@ -3,8 +3,8 @@
 // twice: row_sum() brings it from memory into L1, write_dx() finds it there. Rows of 16 to 32
 // elements stay in registers instead; most of up to 128 are visited without loops (medium-inl.h);
 // shorter ones are taken many at a time (short-inl.h). An output that does not fit the cache is
-// written past it in whole lines (lines-inl.h); where a row has only few of them, rows are gathered
-// in a Stage.
+// written past it in whole lines (lines-inl.h), on some cores by turns with the next row's sum
+// (turns-inl.h); where a row has only few of them, rows are gathered in a Stage.
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -175,7 +175,7 @@ Summed first_visit(const Job& job, const Row<T>& row) {
   return judged(job, row, sum);
 }
 
-// A run of rows that takes turns.
+// A run of rows that takes turns. They are whole lines: none waits in `lines`.
 template <class T>
 void run_by_turns(const Job& job, const Row<T>& first, const Steps& steps) {
   LineWriter<T> lines(job.cols, job.factors);

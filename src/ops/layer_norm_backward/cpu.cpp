@@ -118,7 +118,7 @@ Visiting visiting_of(const Job& job) {
     out.ahead.twice = false;
     ahead += fused_rows_ahead(cols * size);
   }
-  if (!job.gathered && job.places.dy.uniform() && job.places.x.uniform()) {
+  if (has_equal_distances(job)) {
     out.ahead.dy = ahead * size * job.places.dy.stride();
     out.ahead.x = ahead * size * job.places.x.stride();
   }

@@ -59,6 +59,12 @@ constexpr int64_t kLeastStagedRow = 256, kEndOfStagedRows = 3072;
 // Two groups of longer rows, which wait between their visits, are more than half of an L2 of 2 MiB.
 constexpr int64_t kMostRound = int64_t{128} << 10;
 
+// Whether the rows of dy and those of x lie at equal distances, so that the next ones can be asked
+// for.
+inline bool has_equal_distances(const Job& job) {
+  return !job.gathered && job.places.dy.uniform() && job.places.x.uniform();
+}
+
 // Not of rows of less than a round, which stay in registers by themselves (sum_short(),
 // carry_columns()), nor of those in the caches, which have nothing to wait for. Where prefetches
 // are dropped, or L2 is small, it was not measured.
@@ -67,8 +73,8 @@ Turns turns_of(const Job& job, bool staged) {
   const Problem& problem = job.problem;
   const int64_t cols = problem.cols;
   const bool fits = HWY_TARGET <= HWY_AVX3 && !kDropsPrefetches && !has_small_l2();
-  const bool plain = problem.want_dx && problem.dx.dtype == problem.x.dtype && !job.gathered &&
-                     job.places.dy.uniform() && job.places.x.uniform();
+  const bool plain =
+      problem.want_dx && problem.dx.dtype == problem.x.dtype && has_equal_distances(job);
   if (!fits || !plain || cols < int64_t{kRound} || problem.rows <= kRowBlock) return Turns::kNone;
   const int64_t bytes = cols * static_cast<int64_t>(sizeof(T));
   if (bytes >= (staged ? kLeastStagedRound : kLeastRound)) {
@@ -103,11 +109,6 @@ HWY_INLINE Store fused_store(const Job& job, Rows<T>& rows, DxWay<T>* way) {
   return {job.problem.dx.dtype, job.streaming && way == nullptr && begin_lines(rows, 0)};
 }
 
-template <class T>
-HWY_INLINE void clear_chains(float* chain, size_t cols) {
-  std::fill_n(chain, 2 * round_up(static_cast<int64_t>(cols), int64_t{kStrip<T>}), 0.0f);
-}
-
 // Turns of rows. A function of its own, or each form of the first visit would hold a copy.
 template <class T>
 HWY_NOINLINE void write_pair(const Rows<T>& rows, size_t first, size_t cols, const float* gamma,
@@ -121,7 +122,7 @@ void turn_rows(const Job& job, Rows<T>& now, const Group& group, Rows<T>& next, 
   const Store store = fused_store(job, now, way);
   alignas(64) float block_chain[2 * kTile];  // groups that are a block have fewer columns
   float* const chain = group.chain == nullptr ? block_chain : group.chain;
-  if (group.first) clear_chains<T>(chain, cols);
+  if (group.first) clear_chains<T>(chain, job.problem.cols);
   InPlace<T> source{next};
   sum_rows(next, source, job.gamma, cols, job.reciprocal_cols, [&](size_t r) HWY_ATTR {
     if (r % kFusedRows != kFusedRows - 1) return;
@@ -130,18 +131,16 @@ void turn_rows(const Job& job, Rows<T>& now, const Group& group, Rows<T>& next, 
   leave_chains<T>(job, group, 0, 0, job.problem.cols, chain);
 }
 
-// Rounds of columns [begin, begin + count), at most kChainColumns, of rows `first` and `first` + 1
-// of both groups: dx and the chains of `now`, the sums of `next`. `far`: what rows ask for at their
-// end.
+// Rounds of columns [begin, begin + count), at most kChainColumns, of groups of kFusedRows rows: dx
+// and the chains of `now`, the sums of `next`. `far`: what rows ask for at their end.
 template <class T>
 HWY_NOINLINE void turn_columns(const Job& job, const Rows<T>& now, const Rows<T>& next,
-                               size_t first, size_t begin, size_t count, const Distance& far,
-                               const Store& store, float* chain, F32x16 (&sums)[kFusedRows][2]) {
-  const SecondVisit<T, kFusedRows, true, Fetch::kNothing> second(now, first, store);
-  RowChains<T> chains[kFusedRows] = {{next.mean[first], next.rstd[first]},
-                                     {next.mean[first + 1], next.rstd[first + 1]}};
-  const T* const dy[kFusedRows] = {next.dy[first], next.dy[first + 1]};
-  const T* const x[kFusedRows] = {next.x[first], next.x[first + 1]};
+                               size_t begin, size_t count, const Distance& far, const Store& store,
+                               float* chain, F32x16 (&sums)[kFusedRows][2]) {
+  const SecondVisit<T, kFusedRows, true, Fetch::kNothing> second(now, 0, store);
+  RowChains<T> chains[kFusedRows] = {{next.mean[0], next.rstd[0]}, {next.mean[1], next.rstd[1]}};
+  const T* const dy[kFusedRows] = {next.dy[0], next.dy[1]};
+  const T* const x[kFusedRows] = {next.x[0], next.x[1]};
   const float* const gamma = job.gamma;
   constexpr auto kAhead = static_cast<size_t>(kFusedAhead) / sizeof(T);
   const auto cols = static_cast<size_t>(job.problem.cols);
@@ -188,8 +187,8 @@ void turn_rounds(const Job& job, Rows<T>& now, const Group& group, Rows<T>& next
   for (size_t begin = 0; begin < cols; begin += kChainColumns) {
     const size_t count = std::min(kChainColumns, cols - begin);
     float* const chain = group.chain + 2 * begin;
-    if (group.first) clear_chains<T>(chain, count);
-    turn_columns(job, now, next, 0, begin, count, far, store, chain, sums);
+    if (group.first) clear_chains<T>(chain, static_cast<int64_t>(count));
+    turn_columns(job, now, next, begin, count, far, store, chain, sums);
     for (size_t r = 0; r < kFusedRows; ++r) {
       for (size_t k = 0; k < 2; ++k) add_to(totals[r][k], sums[r][k]);
     }

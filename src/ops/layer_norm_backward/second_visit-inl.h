@@ -178,6 +178,12 @@ HWY_INLINE bool begin_lines(const Rows<T>& rows, int64_t begin) {
   return true;
 }
 
+// Where a row block begins: nothing in the chains of so many columns.
+template <class T>
+HWY_INLINE void clear_chains(float* chain, int64_t cols) {
+  std::fill_n(chain, 2 * round_up(cols, static_cast<int64_t>(kStrip<T>)), 0.0f);
+}
+
 // What becomes of the chains of columns [at, end) behind a group; the group's begin at `begin`.
 template <class T>
 HWY_INLINE void leave_chains(const Job& job, const Group& group, int64_t begin, int64_t at,
@@ -218,8 +224,7 @@ HWY_INLINE void write_rows(const Job& job, Rows<T>& rows, const Group& group, in
   for (int64_t at = begin; at < end; at += kTile) {
     float* chain = group.chain == nullptr ? tile_chain : group.chain + 2 * (at - begin);
     const Tile tile{at, std::min(at + kTile, end), chain};
-    const int64_t columns = round_up(tile.end - at, static_cast<int64_t>(kStrip<T>));
-    if (group.first) std::fill_n(chain, 2 * columns, 0.0f);
+    if (group.first) clear_chains<T>(chain, tile.end - at);
     if (carried) {
       write_carried(job, rows, *way, chain);
     } else if (plain) {

@@ -13,13 +13,14 @@ thread_local int calls_until_failure = -1;  // below 0: never
 
 }  // namespace
 
-void* operator new(size_t size) {
+// Not inline, nor what deletes: g++ 12 would see free() of what operator new gave, or the other way
+// round, and warn.
+[[gnu::noinline]] void* operator new(size_t size) {
   if (calls_until_failure >= 0 && calls_until_failure-- == 0) throw std::bad_alloc();
   void* const memory = std::malloc(size == 0 ? 1 : size);
   if (memory == nullptr) throw std::bad_alloc();
   return memory;
 }
-// Not inline: g++ 12 would see free() of what its own operator new gave, and warn.
 [[gnu::noinline]] void operator delete(void* memory) noexcept { std::free(memory); }
 [[gnu::noinline]] void operator delete(void* memory, size_t) noexcept { std::free(memory); }
 

@@ -42,13 +42,15 @@ struct Means {
 enum class Fetch : uint8_t {
   kTwice,   // by both visits, to L2
   kOnce,    // by the second one alone, to L1
-  kNothing  // not at all: they are visited together with these (fused-inl.h)
+  kNothing  // not at all: there are none, or they are visited together with these (fused-inl.h)
 };
 
 // Bytes from a row to the one that the next call visits, for prefetching.
 struct Ahead {
   intptr_t dy = 0, x = 0;
   bool twice = true;  // Fetch::kTwice, else kOnce
+
+  bool any() const { return (dy | x) != 0; }
 };
 
 // Up to sixteen rows and what each needs: dx = rstd * ((g - mean_g) - xhat * mean_gx).

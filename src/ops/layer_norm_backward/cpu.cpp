@@ -147,10 +147,10 @@ template <class T>
 HWY_INLINE void enter_rows(const Job& job, const Visiting& visiting, int64_t row, int64_t count,
                            Rows<T>& rows) {
   locate(job, row, static_cast<size_t>(count), rows);
-  // Behind the last row: the rows themselves, which are at hand. Copied whole: loaded whole behind
-  // stores of its members it would wait for them.
-  const Ahead here{0, 0, visiting.ahead.twice};
-  rows.ahead = row + count == job.problem.rows ? here : visiting.ahead;
+  // Behind the last row there is nothing. Copied whole: loaded whole behind stores of its members
+  // it would wait for them.
+  constexpr Ahead kNone{0, 0, false};
+  rows.ahead = row + count == job.problem.rows ? kNone : visiting.ahead;
 }
 
 // A slab whose groups come one after the other.

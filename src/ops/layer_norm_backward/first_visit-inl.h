@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
 
 #include "base/dtype.h"
 #include "kernels/cpu/rows.h"
@@ -51,21 +52,34 @@ void read_numbers(const View& view, const void* base, const RowOffsets& rows, in
   });
 }
 
+// Where `count` rows from row `row` on begin. At equal distances those behind them, which nobody
+// reads, get numbers too: a loop of known length takes a fifth of the time.
+template <class Pointer>
+HWY_INLINE void find_rows(const void* base, const RowOffsets& rows, size_t element, int64_t row,
+                          size_t count, Pointer (&out)[kRows]) {
+  const auto begin = reinterpret_cast<uintptr_t>(base);
+  if (rows.uniform()) {
+    const uintptr_t step = static_cast<uintptr_t>(rows.stride()) * element;
+    const uintptr_t first = begin + static_cast<uintptr_t>(row) * step;
+    for (size_t r = 0; r < kRows; ++r) out[r] = reinterpret_cast<Pointer>(first + r * step);
+  } else {
+    for (size_t r = 0; r < count; ++r) {
+      const auto at = static_cast<uintptr_t>(rows(row + static_cast<int64_t>(r)));
+      out[r] = reinterpret_cast<Pointer>(begin + at * element);
+    }
+  }
+}
+
 // Rows [row, row + count) of the problem.
 template <class T>
 void locate(const Job& job, int64_t row, size_t count, Rows<T>& rows) {
   const Problem& problem = job.problem;
-  const auto* dy = static_cast<const T*>(job.at.dy);
-  const auto* x = static_cast<const T*>(job.at.x);
-  auto* dx = static_cast<char*>(job.at.dx);
-  const auto element = static_cast<int64_t>(dtype_size(problem.dx.dtype));
   rows.count = count;
   rows.ordinary = false;
   rows.exact = 0;
-  each_offset(job.places.dy, row, count, [&](size_t r, int64_t at) { rows.dy[r] = dy + at; });
-  each_offset(job.places.x, row, count, [&](size_t r, int64_t at) { rows.x[r] = x + at; });
-  each_offset(job.places.dx, row, count,
-              [&](size_t r, int64_t at) { rows.dx[r] = dx + at * element; });
+  find_rows(job.at.dy, job.places.dy, sizeof(T), row, count, rows.dy);
+  find_rows(job.at.x, job.places.x, sizeof(T), row, count, rows.x);
+  find_rows(job.at.dx, job.places.dx, dtype_size(problem.dx.dtype), row, count, rows.dx);
   read_numbers(problem.mean, job.at.mean, job.places.mean, row, count, rows.mean);
   read_numbers(problem.rstd, job.at.rstd, job.places.rstd, row, count, rows.rstd);
 }

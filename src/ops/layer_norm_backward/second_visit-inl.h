@@ -93,6 +93,10 @@ HWY_INLINE void visit_tile(const Job& job, const Rows<T>& rows, size_t first, si
   const auto begin = static_cast<size_t>(tile.begin);
   const auto end = static_cast<size_t>(tile.end);
   if constexpr (kPlain) {
+    if (!rows.ahead.any()) {
+      return write_columns<T, kPlain, Fetch::kNothing>(rows, first, last, job.gamma, store, begin,
+                                                       end, tile.chain);
+    }
     if (!rows.ahead.twice) {
       return write_columns<T, kPlain, Fetch::kOnce>(rows, first, last, job.gamma, store, begin, end,
                                                     tile.chain);

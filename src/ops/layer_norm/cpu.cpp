@@ -247,12 +247,14 @@ int64_t columns_stride(const Job& job, int64_t row, size_t count) {
   if (!(kInParts || kTurned) || count != kRows || !job.x_rows.uniform()) return 0;
   const int64_t cols = job.problem.cols;
   constexpr auto kOne = static_cast<int64_t>(kInParts ? kStep<T> : kEight);
+  constexpr int64_t kLeast = kInParts ? kOne / 2 : 1;
   constexpr auto kMost = static_cast<int64_t>(kInParts ? kMostOfParts : kMostColumns);
-  if (cols < kOne / 2 || cols > kMost) return 0;
+  if (cols < kLeast || cols > kMost) return 0;
   const int64_t stride = job.x_rows.stride();
-  // What is read too much is the beginning of the next row, never what lies between rows.
-  const bool more = stride == cols && row + static_cast<int64_t>(count) < job.problem.rows;
-  return cols % kOne == 0 || more ? stride : 0;
+  // What is read too much belongs to the next rows, never to what lies between rows.
+  const int64_t behind = (job.problem.rows - row - static_cast<int64_t>(count)) * cols;
+  const int64_t too_much = round_up(cols, kOne) - cols;
+  return too_much == 0 || (stride == cols && behind >= too_much) ? stride : 0;
 }
 
 // Whether blocks of rows are written across their borders: FP32 rows of the slab are whole lines

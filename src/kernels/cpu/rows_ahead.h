@@ -24,12 +24,17 @@ inline constexpr int64_t kMostIntoL1 = 8192;  // bytes from the first row to the
 
 template <class T>
 struct RowsAhead {
-  // As many rows as a kernel takes together.
+  // As many rows as a kernel takes together. Those that follow each other are one run: a line may
+  // belong to two of them, or more (NsaCompress f16 1041667x1x16, Emerald Rapids: 2.8 -> 2.6 ms).
   RowsAhead(const T* first, int64_t row_stride, int64_t rows, size_t row_columns)
       : row(first),
         stride(row_stride),
         columns(row_columns),
-        into_l1(rows * std::abs(row_stride) * static_cast<int64_t>(sizeof(T)) <= kMostIntoL1) {}
+        into_l1(rows * std::abs(row_stride) * static_cast<int64_t>(sizeof(T)) <= kMostIntoL1) {
+    if (row_stride != static_cast<int64_t>(row_columns)) return;
+    stride *= rows;
+    columns *= static_cast<size_t>(rows);
+  }
 
   const T* row;
   int64_t stride;

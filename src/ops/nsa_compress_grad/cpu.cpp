@@ -13,6 +13,7 @@
 #include "kernels/cpu/lane_count.h"
 #include "kernels/cpu/parallel.h"
 #include "ops/nsa_compress_grad/groups.h"
+#include "ops/nsa_compress_grad/job.h"
 #include "ops/nsa_compress_grad/problem.h"
 #include "ops/nsa_compress_grad/tree.h"
 
@@ -20,36 +21,11 @@
 #define HWY_TARGET_INCLUDE "ops/nsa_compress_grad/cpu.cpp"
 #include <hwy/foreach_target.h>
 
-#include "kernels/cpu/lane_sums-inl.h"
 #include "kernels/cpu/lanes-inl.h"
 #include "kernels/cpu/pairs-inl.h"
 #include "kernels/cpu/sums-inl.h"
-#include "ops/nsa_compress_grad/narrow-inl.h"
+#include "ops/nsa_compress_grad/tiles-inl.h"
 #include "ops/nsa_compress_grad/tokens-inl.h"
-
-#ifndef ACLGRAD_OPS_NSA_COMPRESS_GRAD_CPU_SHARED_
-#define ACLGRAD_OPS_NSA_COMPRESS_GRAD_CPU_SHARED_
-namespace aclgrad::nsa_compress_grad {
-namespace {
-
-// One run as the kernels see it.
-struct Job {
-  const Problem& problem;
-  const Plan& plan;
-  const Addresses& at;
-  float* weights;  // [heads][window]
-  bool streaming;  // dx does not fit the cache, and all its rows are aligned
-  bool collect;    // dx does not fit the cache, but lines are shared by heads or tokens
-
-  int64_t most_windows() const { return ceil_div(problem.window, problem.step); }
-  double* totals(int64_t slab, int64_t head) const {
-    return static_cast<double*>(at.partial_region) + (slab * problem.heads + head) * problem.window;
-  }
-};
-
-}  // namespace
-}  // namespace aclgrad::nsa_compress_grad
-#endif  // shared by all instruction sets
 
 HWY_BEFORE_NAMESPACE();
 namespace aclgrad::nsa_compress_grad {
@@ -57,10 +33,6 @@ namespace HWY_NAMESPACE {
 namespace {
 
 using namespace aclgrad::HWY_NAMESPACE;
-
-HWY_INLINE bool is_narrow(const Job& job) {
-  return is_narrow(job.problem.width, job.most_windows());
-}
 
 // FP32 rows of dy for the windows of one head: [windows][kSegment], in the order of load_pair.
 template <class T>
@@ -77,119 +49,6 @@ HWY_INLINE void convert_dy(const Job& job, const T* from, int64_t windows, size_
     to += kWidest;
     from -= job.problem.dy.strides[0];  // a window later in the list starts earlier
   }
-}
-
-// The tokens' sums or chains of dw go into the slab's totals.
-HWY_INLINE void add_sums(const Job& job, int64_t slab, int64_t head, int64_t first, int64_t windows,
-                         const float* sums) {
-  double* totals = job.totals(slab, head) + first;
-  for (int64_t a = 0; a < windows; ++a)
-    add_to(totals + a * job.problem.step, load16(sums + a * kGroup));
-}
-HWY_INLINE void add_chains(const Job& job, int64_t slab, int64_t head, int64_t first,
-                           int64_t windows, const float* chains) {
-  double* totals = job.totals(slab, head) + first;
-  for (int64_t a = 0; a < windows; ++a) {
-    add_to(totals + a * job.problem.step,
-           lane_sums(chains + static_cast<size_t>(a) * kTokens * kLanes));
-  }
-}
-
-template <class T>
-Piece<T> piece_at(const Job& job, const Group& group, int64_t head, int64_t heads, int64_t column) {
-  const Problem& problem = job.problem;
-  const auto offset = [&](const View& view) {
-    return group.token * view.strides[0] + head * view.strides[1] + column;
-  };
-  const int64_t columns = std::min(kSegment, problem.width - column);
-  return Piece<T>{static_cast<const T*>(job.at.x) + offset(problem.x),
-                  static_cast<T*>(job.at.dx) + offset(problem.dx),
-                  problem.x.strides[0],
-                  problem.x.strides[1],
-                  problem.dx.strides[0],
-                  problem.dx.strides[1],
-                  static_cast<const T*>(job.at.dy) +
-                      (group.latest - group.begin) * problem.dy.strides[0] +
-                      head * problem.dy.strides[1] + column,
-                  problem.dy.strides[0],
-                  problem.dy.strides[1],
-                  heads,
-                  static_cast<size_t>(columns),
-                  job.weights + head * problem.window + group.begin * problem.step + group.inside,
-                  problem.step,
-                  problem.window,
-                  job.streaming,
-                  !job.collect && is_in_the_way<T>(problem.x.strides[0], problem.dx.strides[0])};
-}
-
-// Past the caches, but for the lines at both ends that others may own a part of.
-template <class T>
-void stream_run(const T* from, T* to, int64_t elements) {
-  const hn::CappedTag<uint16_t, kLineBytes / sizeof(uint16_t)> d;
-  const auto* source = reinterpret_cast<const uint16_t*>(from);
-  auto* out = reinterpret_cast<uint16_t*>(to);
-  const auto count = static_cast<size_t>(elements);
-  const size_t past_line = reinterpret_cast<uintptr_t>(to) % kLineBytes;
-  const size_t before = past_line == 0 ? 0 : (kLineBytes - past_line) / sizeof(T);
-  const size_t begin = HWY_MIN(before, count);
-  const size_t end = count - (count - begin) % (kLineBytes / sizeof(T));
-  std::memcpy(out, source, begin * sizeof(T));
-  for (size_t i = begin; i < end; i += hn::Lanes(d)) {
-    hn::Stream(hn::LoadU(d, source + i), d, out + i);
-  }
-  std::memcpy(out + end, source + end, (count - end) * sizeof(T));
-}
-
-// dx of a tile as it was collected, [kGroup][heads][columns], in the longest runs that memory has.
-template <class T>
-void stream_collected(const Piece<T>& piece, const T* from) {
-  const auto columns = static_cast<int64_t>(piece.columns);
-  const int64_t row = piece.heads * columns;
-  if (row == piece.dx_token && (piece.heads == 1 || columns == piece.dx_head)) {
-    stream_run(from, piece.dx, kGroup * row);
-    return;
-  }
-  const int64_t run = columns == piece.dx_head ? row : columns;
-  for (int64_t u = 0; u < kGroup; ++u) {
-    for (int64_t c = 0; c < row; c += run) {
-      stream_run(from + u * row + c, piece.dx + u * piece.dx_token + c / columns * piece.dx_head,
-                 run);
-    }
-  }
-}
-
-// A tile of heads, all windows at once.
-template <class T>
-void visit_tile(const Job& job, const Group& group, int64_t slab, int64_t head, int64_t heads,
-                int64_t column, Scratch& scratch) {
-  const int64_t windows = group.end - group.begin;
-  const Piece<T> piece = piece_at<T>(job, group, head, heads, column);
-  const size_t row = static_cast<size_t>(heads) * piece.columns;
-  // The row of dy that the next window brings; the others were here with the last group.
-  for (size_t c = 0; c < row; c += kLineBytes / sizeof(T)) {
-    hwy::Prefetch(piece.dy + group.begin * piece.dy_window + piece.dy_window + c);
-  }
-  const RowsAhead<T> ahead{piece.x + kGroup * piece.x_token, piece.x_token, kGroup, row};
-  Piece<T> written = piece;
-  if (job.collect) {
-    written.dx = reinterpret_cast<T*>(scratch.collected);
-    written.dx_token = static_cast<int64_t>(row);
-    written.dx_head = static_cast<int64_t>(piece.columns);
-  }
-  const int64_t first = group.begin * job.problem.step + group.inside;
-  if (is_narrow(job)) {
-    visit_narrow_of(windows, written, scratch.chains, ahead);
-    for (int64_t h = 0; h < heads; ++h) {
-      add_sums(job, slab, head + h, first, windows, scratch.chains + h * windows * kGroup);
-    }
-  } else {
-    visit_tokens_of(windows, written, scratch, ahead);
-    for (int64_t h = 0; h < heads; ++h) {
-      add_chains(job, slab, head + h, first, windows,
-                 scratch.chains + h * windows * kGroup * static_cast<int64_t>(kLanes));
-    }
-  }
-  if (job.collect) stream_collected<T>(piece, written.dx);
 }
 
 // Sixteen sums of dx from their FP32 chain, or from FP64 totals where there can be several chains.
@@ -246,15 +105,6 @@ void visit_many(const Job& job, const Group& group, int64_t slab, int64_t head, 
   write_dx(piece, scratch, several);
 }
 
-// Heads that are visited together, where not one by one.
-int64_t tile_heads(const Job& job) {
-  if (is_narrow(job)) return narrow_heads(job.problem.width, job.most_windows());
-  const int64_t most = kTileChains / job.most_windows();
-  if (!job.collect) return most;
-  const int64_t fit = kCollectedColumns / std::min(kSegment, job.problem.width);
-  return std::min(most, fit) / 2 * 2;  // two heads of half lines end with a line
-}
-
 // Some heads of one slab of groups.
 template <class T>
 void visit_slab(const Job& job, int64_t slab, int64_t head_begin, int64_t head_end) {
@@ -264,7 +114,9 @@ void visit_slab(const Job& job, int64_t slab, int64_t head_begin, int64_t head_e
   std::fill_n(job.totals(slab, head_begin), (head_end - head_begin) * problem.window, 0.0);
   const int64_t most = job.most_windows();
   const bool many = most > static_cast<int64_t>(kMostTogether);
+  const bool collects = job.collect && !many;
   const int64_t tile = many ? 1 : tile_heads(job);
+  const int64_t heads_together = collects ? collected_heads(job) : tile;
   Scratch scratch;
   auto sequence = std::upper_bound(problem.sequences.begin(), problem.sequences.end(), begin,
                                    [](int64_t group, const Sequence& candidate) {
@@ -275,12 +127,15 @@ void visit_slab(const Job& job, int64_t slab, int64_t head_begin, int64_t head_e
     const auto next = sequence + 1;
     if (next != problem.sequences.end() && index == next->first_group) sequence = next;
     const Group group = place_group(problem, *sequence, index);
-    for (int64_t head = head_begin; head < head_end; head += tile) {
+    for (int64_t head = head_begin; head < head_end; head += heads_together) {
+      const int64_t heads = std::min(heads_together, head_end - head);
       for (int64_t column = 0; column < problem.width; column += kSegment) {
         if (many) {
           visit_many<T>(job, group, slab, head, column, scratch);
+        } else if (collects) {
+          visit_collected<T>(job, group, slab, head, heads, tile, column, scratch);
         } else {
-          visit_tile<T>(job, group, slab, head, std::min(tile, head_end - head), column, scratch);
+          visit_tile<T>(job, group, slab, head, heads, column, {}, scratch);
         }
       }
     }

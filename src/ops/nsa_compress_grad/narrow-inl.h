@@ -132,7 +132,7 @@ void visit_narrow(const Piece<T>& piece, float* sums, RowsAhead<T> ahead) {
         for_constants<V>([&](auto v) HWY_ATTR { sum[v] = fma(weight, grads[a][v], sum[v]); });
       });
       if constexpr (V == 1) {
-        store16(sum[0], dx);
+        piece.streaming ? stream16(sum[0], dx) : store16(sum[0], dx);
       } else {
         Pair pair;
         pair.first = sum[0];

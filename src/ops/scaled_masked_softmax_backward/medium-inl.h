@@ -34,8 +34,8 @@ constexpr size_t kMostMediumCols = kMostMediumVectors * kLanes;
 
 // 16-bit rows that are summed, and then written, together: their lanes are joined at once
 // (wide_sums-inl.h), and dx does not wait for its row's sum, which is sixty cycles of one
-// instruction after the other (f16 33 columns from the caches, Emerald Rapids: 22 -> 16 ns). FP32 rows,
-// which memory holds up more, lose 2 %.
+// instruction after the other (f16 33 columns from the caches, Emerald Rapids: 22 -> 16 ns). FP32
+// rows, which memory holds up more, lose 2 %.
 template <class T>
 constexpr size_t kTogether = sizeof(T) == 2 ? kWideSums : 1;
 

@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+// One run as the kernels see it: the same for all instruction sets.
+#ifndef ACLGRAD_OPS_NSA_COMPRESS_GRAD_JOB_H_
+#define ACLGRAD_OPS_NSA_COMPRESS_GRAD_JOB_H_
+
+#include <cstdint>
+
+#include "base/checked.h"
+#include "ops/nsa_compress_grad/problem.h"
+
+namespace aclgrad::nsa_compress_grad {
+
+struct Job {
+  const Problem& problem;
+  const Plan& plan;
+  const Addresses& at;
+  float* weights;  // [heads][window]
+  bool streaming;  // dx does not fit the cache, and all its rows are aligned
+  bool collect;    // dx does not fit the cache, but lines are shared by heads or tokens
+
+  int64_t most_windows() const { return ceil_div(problem.window, problem.step); }
+  double* totals(int64_t slab, int64_t head) const {
+    return static_cast<double*>(at.partial_region) + (slab * problem.heads + head) * problem.window;
+  }
+};
+
+}  // namespace aclgrad::nsa_compress_grad
+
+#endif  // ACLGRAD_OPS_NSA_COMPRESS_GRAD_JOB_H_

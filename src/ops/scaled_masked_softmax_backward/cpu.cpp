@@ -168,10 +168,10 @@ HWY_INLINE Summed judged(const Job& job, const Row<T>& row, float sum) {
   return {sum, !is_ordinary(job, sum) && is_exact(job, row, sum)};
 }
 template <class T>
-Summed first_visit(const Job& job, const Row<T>& row) {
+HWY_INLINE Summed first_visit(const Job& job, const Row<T>& row) {
   const float on_dy = job.factors.on_dy;
-  const float sum = HWY_LIKELY(on_dy == 1.0f) ? row_sum<false>(row, job.cols, 1.0f)
-                                              : row_sum<true>(row, job.cols, on_dy);
+  const float sum = HWY_LIKELY(on_dy == 1.0f) ? row_sum<false>(row.dy, row.y, job.cols, 1.0f)
+                                              : row_sum<true>(row.dy, row.y, job.cols, on_dy);
   return judged(job, row, sum);
 }
 

@@ -71,15 +71,23 @@ HWY_INLINE bool is_ordinary(const Job& job, float sum) {
   const uint32_t bits = std::bit_cast<uint32_t>(sum) & 0x7FFFFFFFu;
   return HWY_LIKELY(bits - std::bit_cast<uint32_t>(kLeastSum) < job.ordinary_sums);
 }
-// It may be one.
+// It may be one. Out of line, but not with the row, which would have to lie in memory for that.
 template <class T>
-HWY_NOINLINE bool is_exact(const Job& job, const Row<T>& row, float sum) {
+HWY_NOINLINE bool is_exact(const Job& job, const T* y, float sum) {
   if (job.ordinary_sums == 0) return true;
-  return unusual_sum_is_exact(row.y, job.cols, sum, job.factors.on_dy != 1.0f);
+  return unusual_sum_is_exact(y, job.cols, sum, job.factors.on_dy != 1.0f);
 }
 template <class T>
-HWY_NOINLINE void write_exact(const Job& job, const Row<T>& row, T* to) {
-  write_exact(row.dy, row.y, row.mask, job.cols, job.problem.scale, to);
+HWY_NOINLINE void write_exact(const Job& job, const T* dy, const T* y, const uint8_t* mask, T* to) {
+  write_exact(dy, y, mask, job.cols, job.problem.scale, to);
+}
+template <class T>
+HWY_INLINE bool is_exact(const Job& job, const Row<T>& row, float sum) {
+  return is_exact(job, row.y, sum);
+}
+template <class T>
+HWY_INLINE void write_exact(const Job& job, const Row<T>& row, T* to) {
+  write_exact(job, row.dy, row.y, row.mask, to);
 }
 
 }  // namespace

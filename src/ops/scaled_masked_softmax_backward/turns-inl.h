@@ -45,8 +45,8 @@ bool takes_turns(const Job& job, const Row<T>& first, const Steps& steps) {
 // Writes dx of `now`, clean and finite, past the caches and returns the sum of `next`, which
 // `steps` further on is followed by the row to ask for.
 template <class T>
-HWY_NOINLINE float write_and_sum(const Row<T>& now, const Terms& row_terms, const Row<T>& next,
-                                 const Steps& steps, size_t cols) {
+HWY_INLINE float write_and_sum(const Row<T>& now, const Terms& row_terms, const Row<T>& next,
+                               const Steps& steps, size_t cols) {
   constexpr size_t kLineVectors = kLineBytes / sizeof(T) / kLanes;
   constexpr auto kSize = static_cast<int64_t>(sizeof(T));
   constexpr auto kAhead = static_cast<size_t>(kTurnsAhead / kSize);

@@ -43,13 +43,13 @@ HWY_INLINE F32x16 first_from(size_t count, const F32x16& a, const F32x16& b) {
 
 // The sum of a row of more than 32 elements. kScaled: on_dy is not 1.
 template <bool kScaled, class T>
-float row_sum(Row<T> row, size_t cols, float on_dy) {
+float row_sum(const T* dy_row, const T* y_row, size_t cols, float on_dy) {
   const F32x16 factor = set16(on_dy);
   double sums[1];
   row_sums<1>(cols, sums, [&](size_t i, size_t count, F32x16(&acc)[1]) HWY_ATTR {
     const size_t at = count == kLanes ? i * kLanes : cols - kLanes;
-    const F32x16 dy = load16(row.dy + at);
-    const F32x16 sum = fma(kScaled ? mul(dy, factor) : dy, load16(row.y + at), acc[0]);
+    const F32x16 dy = load16(dy_row + at);
+    const F32x16 sum = fma(kScaled ? mul(dy, factor) : dy, load16(y_row + at), acc[0]);
     acc[0] = count == kLanes ? sum : first_from(kLanes - count, acc[0], sum);
   });
   return static_cast<float>(sums[0]);
@@ -179,10 +179,12 @@ HWY_INLINE void write32(const Row<bfloat16_t>& row, size_t at, const Terms& term
 }
 
 // The second visit to a row of more than 32 elements, through the caches. Row and terms are copies,
-// which stores to dx cannot change. dx may be dy or y: the last vector overlaps the one before it,
-// so it is computed before that is written. `clean`: dx holds no NaN.
+// which stores to dx cannot change; inline, or loads of the fresh row, several numbers at a time,
+// would wait until its stores have left for L1, behind the streaming stores before them. dx may be
+// dy or y: the last vector overlaps the one before it, so it is computed before that is written.
+// `clean`: dx holds no NaN.
 template <class T>
-void write_dx(Row<T> row, size_t cols, Terms terms, bool clean, T* to) {
+HWY_INLINE void write_dx(Row<T> row, size_t cols, Terms terms, bool clean, T* to) {
   const F32x16 last = dx16(row, cols - kLanes, terms);
   size_t at = 0;
   if (clean) {

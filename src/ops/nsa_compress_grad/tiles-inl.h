@@ -163,8 +163,9 @@ struct Collected {
 
 // A tile of heads, all windows at once.
 template <class T>
-void visit_tile(const Job& job, const Group& group, int64_t slab, int64_t head, int64_t heads,
-                int64_t column, const Collected<T>& collected, Scratch& scratch) {
+HWY_INLINE void visit_tile(const Job& job, const Group& group, int64_t slab, int64_t head,
+                           int64_t heads, int64_t column, const Collected<T>& collected,
+                           Scratch& scratch) {
   const int64_t windows = group.end - group.begin;
   Piece<T> piece = piece_at<T>(job, group, head, heads, column);
   const size_t row = static_cast<size_t>(heads) * piece.columns;

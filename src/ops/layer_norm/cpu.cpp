@@ -247,6 +247,8 @@ int64_t columns_stride(const Job& job, int64_t row, size_t count) {
   if (!(kInParts || kTurned) || count != kRows || !job.x_rows.uniform()) return 0;
   const int64_t cols = job.problem.cols;
   constexpr auto kOne = static_cast<int64_t>(kInParts ? kStep<T> : kEight);
+  // Of one to three columns, most of which are read in vain, turning is faster, too (f32 4166667x3,
+  // Emerald Rapids: 25.5 -> 18.7 ms).
   constexpr int64_t kLeast = kInParts ? kOne / 2 : 1;
   constexpr auto kMost = static_cast<int64_t>(kInParts ? kMostOfParts : kMostColumns);
   if (cols < kLeast || cols > kMost) return 0;

@@ -656,9 +656,11 @@ TEST(LayerNorm, SixteenShortRowsHaveTheSameBitsOnEveryTarget) {
   constexpr double kInf = std::numeric_limits<double>::infinity();
   constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
   uint64_t seed = seed_of_test(1);
-  for (int64_t cols = 3; cols <= 66; ++cols) {
+  for (int64_t cols = 1; cols <= 66; ++cols) {
     for (const aclDataType dtype : kFloats) {
-      for (const int64_t rows : {16, 53}) {
+      for (const int64_t rows : {16, 17, 18, 19, 22, 23, 53}) {
+        // Rows that are read together need up to seven columns of the rows behind them.
+        if (cols > 3 && rows > 16 && rows < 53) continue;
         for (const Arrangement in : {Arrangement::kContiguous, Arrangement::kRowPadded}) {
           Options options = all_of(dtype);
           options.in = in;

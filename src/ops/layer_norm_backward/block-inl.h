@@ -42,7 +42,8 @@ struct Means {
 enum class Fetch : uint8_t {
   kTwice,   // by both visits, to L2
   kOnce,    // by the second one alone, to L1
-  kNothing  // not at all: there are none, or they are visited together with these (fused-inl.h)
+  kNothing  // not at all: they are visited together with these (fused-inl.h), or of plain rows
+            // there are none
 };
 
 // Bytes from a row to the one that the next call visits, for prefetching.

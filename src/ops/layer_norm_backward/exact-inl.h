@@ -35,12 +35,13 @@ namespace aclgrad::layer_norm_backward {
 namespace HWY_NAMESPACE {
 namespace {
 
-// Rows that are judged one by one: their numbers have just been stored so, and a load of several
-// would wait until those stores have left for L1, behind dx's streaming stores (f32 8192x4096,
-// Emerald Rapids: 8 % of its samples).
+// Groups of long rows are judged row by row: their means have just been stored one by one, and a
+// load of several would wait until those stores have left for L1, behind dx's streaming stores (f32
+// 8192x4096, Emerald Rapids: 8 % of its samples).
+inline constexpr size_t kFewRows = 4;  // as group_rows_of() has it of rows that leave L1
 template <class T>
 HWY_INLINE bool are_few(const Rows<T>& rows) {
-  return rows.count <= 4;
+  return rows.count <= kFewRows;
 }
 
 // Nothing can be said against the dx of these rows: none needs a closer look, none holds a NaN. One

@@ -135,7 +135,7 @@ void visit_slab(const Job& job, int64_t slab, int64_t head_begin, int64_t head_e
         } else if (collects) {
           visit_collected<T>(job, group, slab, head, heads, tile, column, scratch);
         } else {
-          visit_tile<T>(job, group, slab, head, heads, column, {}, scratch);
+          visit_tile<T>(job, group, slab, head, heads, column, {job.streaming}, scratch);
         }
       }
     }

@@ -141,19 +141,24 @@ TEST(NsaCompressGrad, BlocksOfManyVisits) {
 }
 
 // More than half of a usual last-level cache: dx is written past the caches, straight away where
-// all its rows are whole lines, else through a buffer. One row stands for all of x, one for all of
-// dy, so that only dx takes memory; and so a small problem, whose dx stays in the caches, has the
-// rows that the first sequence of the large one must have.
+// all its rows are whole lines, or half ones of one head that follow each other, else through a
+// buffer, a few heads at a time. One row stands for all of x, one for all of dy, so that only dx
+// takes memory; and so a small problem, whose dx stays in the caches, has the rows that the first
+// sequence of the large one must have.
 TEST(NsaCompressGrad, OutputsThatBypassTheCaches) {
   constexpr int64_t kFirst = 4000;  // tokens of the first sequence
-  for (const auto& [heads, width] :
-       {std::pair<int64_t, int64_t>{2, 128}, {11, 48}, {10, 16}, {1, 16}, {5, 32}, {2, 272}}) {
+  struct Shape {
+    int64_t heads, width, window;
+  };
+  // 11x48: ten heads leave together, visited five by five.
+  for (const auto& [heads, width, window] :
+       {Shape{2, 128, 32}, {11, 48, 48}, {10, 16, 32}, {1, 16, 32}, {5, 32, 32}, {2, 272, 32}}) {
     // A GPU has no such way past its caches: an emulated one need not be kept busy for minutes.
     const int64_t elements = aclgrad_has_device_queues() ? 2400000 : 9300000;
     const int64_t tokens = elements / (heads * width);
     for (const aclDataType dtype : kFloats) {
       SCOPED_TRACE(std::to_string(heads) + "x" + std::to_string(width));
-      const Dims weights = {32, heads};
+      const Dims weights = {window, heads};
       Tensor w(weights, dtype);
       w.fill_normal(2);
       Tensor row({1, heads, width}, dtype);
@@ -166,18 +171,22 @@ TEST(NsaCompressGrad, OutputsThatBypassTheCaches) {
         return tensor;
       };
       const Tensor x = repeated(tokens), few_x = repeated(kFirst);
-      const auto run_into = [&](const Tensor& dx, const Tensor& dw, const Dims& ends) {
+      const auto run_on = [&, window = window](const Tensor& from, const Tensor& dx,
+                                               const Tensor& dw, const Dims& ends) {
         const int64_t rows = dx.dims()[0];
-        const Tensor dy = repeated(std::ssize(window_starts(rows, 32, 16, ends)));
+        const Tensor dy = repeated(std::ssize(window_starts(rows, window, 16, ends)));
         const IntArray array(ends);
         const Outcome outcome = run(
             [&](uint64_t* size, aclOpExecutor** executor) {
-              return aclnnNsaCompressGradGetWorkspaceSize(
-                  dy.handle(), (rows == tokens ? x : few_x).handle(), w.handle(), array.handle(),
-                  32, 16, 0, nullptr, dx.handle(), dw.handle(), size, executor);
+              return aclnnNsaCompressGradGetWorkspaceSize(dy.handle(), from.handle(), w.handle(),
+                                                          array.handle(), window, 16, 0, nullptr,
+                                                          dx.handle(), dw.handle(), size, executor);
             },
             aclnnNsaCompressGrad);
         ASSERT_TRUE(outcome.ok()) << outcome;
+      };
+      const auto run_into = [&](const Tensor& dx, const Tensor& dw, const Dims& ends) {
+        run_on(dx.dims()[0] == tokens ? x : few_x, dx, dw, ends);
       };
       const Tensor small({kFirst, heads, width}, dtype), small_dw(weights, dtype);
       run_into(small, small_dw, {kFirst});
@@ -199,6 +208,16 @@ TEST(NsaCompressGrad, OutputsThatBypassTheCaches) {
         expect_same_bits(name + " inputGradOut", large.bits(), dx_bits);
         expect_same_bits(name + " weightGradOut", dw.bits(), dw_bits);
       });
+      if (width % 32 != 0) {  // half lines
+        const Tensor reversed(rows, dtype, Arrangement::kReversedRows);
+        run_into(reversed, dw, ends);
+        expect_same_bits("reversed inputGradOut", reversed.bits(), dx_bits);
+        Tensor same(rows, dtype);
+        same.fill(x.values());
+        run_on(same, same, dw, ends);
+        expect_same_bits("inputGradOut in place", same.bits(), dx_bits);
+        expect_same_bits("weightGradOut in place", dw.bits(), dw_bits);
+      }
       EXPECT_TRUE(large.untouched_outside() && padded.untouched_outside() &&
                   other.untouched_outside());
     }

@@ -18,6 +18,7 @@
 #include "kernels/cpu/cache.h"
 #include "kernels/cpu/lane_sums-inl.h"
 #include "kernels/cpu/lanes-inl.h"
+#include "kernels/cpu/rows_ahead.h"
 #include "kernels/cpu/sums-inl.h"
 #include "ops/nsa_compress_grad/groups.h"
 #include "ops/nsa_compress_grad/job.h"
@@ -89,8 +90,8 @@ HWY_INLINE Piece<T> piece_at(const Job& job, const Group& group, int64_t head, i
                   !job.collect && is_in_the_way<T>(problem.x.strides[0], problem.dx.strides[0])};
 }
 
-// Up to a line of a tile that was collected, in halves of a line: it was stored so where a row ends
-// with half a pair of columns, and a load of two such stores waits until both have left for L1,
+// Up to a line of what was collected, in halves of a line: FP16, and what ends a row with half a
+// pair of columns, was stored so, and a load of two such stores waits until both have left for L1,
 // behind the streaming stores before them (bf16 7184x29x80, windows of 96 tokens every 16, Emerald
 // Rapids: 4.7 -> 4.4 ms).
 template <class D>
@@ -121,14 +122,14 @@ void stream_run(const T* from, T* to, int64_t elements) {
   std::memcpy(out + end, source + end, (count - end) * sizeof(T));
 }
 
-// Where dx of a tile belongs.
+// Where collected dx belongs.
 template <class T>
 struct DxPlace {
   T* dx;
   int64_t token, head;  // strides
 };
 
-// dx of a tile as it was collected, [kGroup][heads][columns], in the longest runs that memory has.
+// dx as it was collected, [kGroup][heads][columns], in the longest runs that memory has.
 template <class T>
 void stream_collected(const DxPlace<T>& to, int64_t heads, int64_t columns, const T* from) {
   const int64_t row = heads * columns;
@@ -154,18 +155,18 @@ int64_t tokens_ahead(const Piece<T>& piece) {
   return kGroup * std::clamp(kLeast / (kGroup * token), int64_t{1}, int64_t{4});
 }
 
-// Where a tile's dx is collected: the first head's, and from token to token.
+// Where a tile's dx goes.
 template <class T>
-struct Collected {
-  T* dx = nullptr;  // null: dx goes where it belongs
-  int64_t token = 0;
+struct Way {
+  bool streaming;     // past the caches, straight to where it belongs
+  T* dx = nullptr;    // or here, the first head's
+  int64_t token = 0;  // from token to token
 };
 
 // A tile of heads, all windows at once.
 template <class T>
 HWY_INLINE void visit_tile(const Job& job, const Group& group, int64_t slab, int64_t head,
-                           int64_t heads, int64_t column, const Collected<T>& collected,
-                           Scratch& scratch) {
+                           int64_t heads, int64_t column, const Way<T>& way, Scratch& scratch) {
   const int64_t windows = group.end - group.begin;
   Piece<T> piece = piece_at<T>(job, group, head, heads, column);
   const size_t row = static_cast<size_t>(heads) * piece.columns;
@@ -175,12 +176,11 @@ HWY_INLINE void visit_tile(const Job& job, const Group& group, int64_t slab, int
   }
   const RowsAhead<T> ahead{piece.x + tokens_ahead<T>(piece) * piece.x_token, piece.x_token, kGroup,
                            row};
-  if (collected.dx != nullptr) {
-    piece.dx = collected.dx;
-    piece.dx_token = collected.token;
+  piece.streaming = way.streaming;
+  if (way.dx != nullptr) {
+    piece.dx = way.dx;
+    piece.dx_token = way.token;
     piece.dx_head = static_cast<int64_t>(piece.columns);
-  } else if (job.collect) {
-    piece.streaming = true;
   }
   const int64_t first = group.begin * job.problem.step + group.inside;
   if (is_narrow(job)) {
@@ -204,8 +204,8 @@ template <class T>
 bool streams_halves(const Job& job, const T* dx) {
   constexpr auto kHalf = static_cast<int64_t>(kLanes);
   const Problem& problem = job.problem;
-  return kTurnsRows && problem.heads == 1 && problem.width == kHalf &&
-         problem.dx.strides[0] == kHalf && can_stream(dx) && is_narrow(job);
+  return problem.heads == 1 && problem.width == kHalf && problem.dx.strides[0] == kHalf &&
+         can_stream(dx) && is_narrow(job);
 }
 
 // Heads from `head` on whose dx is collected, as many as there is room for, so that few lines are
@@ -219,12 +219,12 @@ void visit_collected(const Job& job, const Group& group, int64_t slab, int64_t h
   T* const to =
       static_cast<T*>(job.at.dx) + group.token * dx.strides[0] + head * dx.strides[1] + column;
   if (streams_halves(job, to)) {
-    return visit_tile<T>(job, group, slab, head, heads, column, {}, scratch);
+    return visit_tile<T>(job, group, slab, head, heads, column, {true}, scratch);
   }
   T* const collected = reinterpret_cast<T*>(scratch.collected);
   for (int64_t h = 0; h < heads; h += tile) {
     visit_tile<T>(job, group, slab, head + h, std::min(tile, heads - h), column,
-                  {collected + h * columns, heads * columns}, scratch);
+                  {false, collected + h * columns, heads * columns}, scratch);
   }
   stream_collected<T>({to, dx.strides[0], dx.strides[1]}, heads, columns, collected);
 }

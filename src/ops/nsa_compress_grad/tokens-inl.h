@@ -50,7 +50,7 @@ struct Scratch {
   alignas(64) float chains[kTileChains * kGroup * kLanes];  // [heads][windows][kGroup][lanes]
   alignas(64) float dx[kGroup * kSegment];       // chains of dx, when there are many windows
   alignas(64) double totals[kGroup * kSegment];  // and their totals
-  alignas(64) uint16_t collected[kGroup * kCollectedColumns];  // dx of a tile on its way to memory
+  alignas(64) uint16_t collected[kGroup * kCollectedColumns];  // dx on its way to memory
 };
 
 // A tile of heads and a segment of columns of a group.

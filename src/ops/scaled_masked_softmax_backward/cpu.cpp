@@ -52,9 +52,10 @@ constexpr size_t kAheadBytes = 8192;
 // -> 24.6 ms, bf16 45.3 -> 26.7; 8 rows ahead 27.2, 38.3).
 constexpr int64_t kSmallRowsAhead = 64;
 
-// Longer ones so many bytes, at least a row, behind what the first visit has come to (two cores of
-// Granite Rapids, the next row but one -> so, bf16 256x12x77x77 5.0 -> 4.2 ms, 64x12x197x197
-// 6.8 -> 5.7, f32 6.8 -> 6.1, 8.8 -> 8.7; f32 with 4 KiB 6.3, 8.6).
+// Longer ones so many bytes, at least a row, ahead; 16-bit rows of up to 128 columns, eight of
+// which are summed together, are nine or more ahead even so (two cores of Granite Rapids, the next
+// row but one -> so, bf16 256x12x77x77 5.0 -> 4.2 ms, 64x12x197x197 6.8 -> 5.7, f32 6.8 -> 6.1, 8.8
+// -> 8.7; f32 with 4 KiB 6.3, 8.6).
 template <class T>
 constexpr int64_t kAskedAheadBytes = sizeof(T) == 2 ? 4096 : 2048;
 
@@ -87,7 +88,7 @@ namespace {
 using namespace aclgrad::HWY_NAMESPACE;
 
 template <class T, size_t V>
-void unusual_small_row(const Job& job, const Row<T>& row, Stage<T>* stage, float sum);
+void unusual_small_row(const Job& job, Row<T> row, Stage<T>* stage, float sum);
 
 // A row of 16 elements (V = 1 vector) or of 17 to 32 (V = 2), which stays in registers between its
 // two visits. The second vector ends with the row and counts what the first one left out. kClean:
@@ -127,9 +128,10 @@ HWY_INLINE void small_row(const Job& job, const Row<T>& row, Stage<T>* stage) {
   });
 }
 
-// Out of line and from the beginning, so that ordinary rows keep nothing in memory for it.
+// Out of line, from the beginning and with a copy, so that ordinary rows keep nothing in memory for
+// it.
 template <class T, size_t V>
-HWY_NOINLINE void unusual_small_row(const Job& job, const Row<T>& row, Stage<T>* stage, float sum) {
+HWY_NOINLINE void unusual_small_row(const Job& job, Row<T> row, Stage<T>* stage, float sum) {
   if (is_exact(job, row, sum)) {
     write_exact(job, row, stage != nullptr ? stage->room(row.dx, job.cols) : row.dx);
   } else {

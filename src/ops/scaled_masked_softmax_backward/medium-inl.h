@@ -14,9 +14,11 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <iterator>
 
 #include "kernels/cpu/constants-inl.h"
 #include "kernels/cpu/stage-inl.h"
+#include "kernels/cpu/sums-inl.h"
 #include "kernels/cpu/wide_sums-inl.h"
 #include "ops/scaled_masked_softmax_backward/exact-inl.h"
 #include "ops/scaled_masked_softmax_backward/visits-inl.h"
@@ -55,9 +57,10 @@ HWY_INLINE F32x16 medium_sum(const Row<T>& row, size_t cols) {
   return add(add(acc[0], acc[1]), add(acc[2], acc[3]));
 }
 
-// A row that is not ordinary, of a clean job, out of line.
+// A row that is not ordinary, of a clean job, out of line: a copy, so that others need not lie in
+// memory.
 template <class T>
-HWY_NOINLINE void unusual_medium_row(const Job& job, const Row<T>& row, float sum, T* to) {
+HWY_NOINLINE void unusual_medium_row(const Job& job, Row<T> row, float sum, T* to) {
   if (is_exact(job, row, sum)) {
     write_exact(job, row, to);
   } else {

@@ -220,21 +220,23 @@ TEST(ScaledMaskedSoftmaxBackward, AnOutputLargerThanTheCacheHasTheBitsOfItsRows)
 }
 
 // The same of rows with a NaN or Inf and of rows that take FP64, which take no turns with the rows
-// beside them.
+// beside them, or stand among eight that are written together.
 TEST(ScaledMaskedSoftmaxBackward, UnusualRowsOfALargeOutputAreRight) {
   if (aclgrad_has_device_queues()) GTEST_SKIP() << "of the CPU's caches";
-  constexpr int64_t kCols = 1024;
-  for (const aclDataType dtype : {ACL_FLOAT, ACL_BF16}) {
-    const auto rows = static_cast<size_t>(rows_beyond_the_cache(kCols, dtype));
+  for (const auto& [dtype, cols] :
+       {std::pair<aclDataType, size_t>{ACL_FLOAT, 1024}, {ACL_BF16, 1024}, {ACL_FLOAT16, 100}}) {
+    const auto rows = static_cast<size_t>(rows_beyond_the_cache(static_cast<int64_t>(cols), dtype));
     SCOPED_TRACE(dtype_short_name(dtype));
-    Problem problem({1, 1, static_cast<int64_t>(rows), kCols}, all_of(dtype));
+    Options options = all_of(dtype);
+    options.scale = 0.125;
+    Problem problem({1, 1, static_cast<int64_t>(rows), static_cast<int64_t>(cols)}, options);
     std::vector<double> dy = problem.dy.values(), y = problem.y.values();
-    dy[100 * kCols + 5] = std::numeric_limits<double>::quiet_NaN();
-    dy[102 * kCols + 1023] = std::numeric_limits<double>::infinity();
+    dy[100 * cols + 5] = std::numeric_limits<double>::quiet_NaN();
+    dy[103 * cols - 1] = std::numeric_limits<double>::infinity();
     for (const size_t row : {size_t{0}, size_t{1000}, size_t{1001}, rows - 2, rows - 1}) {
-      for (size_t c = 0; c < kCols; ++c) {
-        dy[row * kCols + c] *= 1e-30;
-        y[row * kCols + c] *= 1e-10;
+      for (size_t c = 0; c < cols; ++c) {
+        dy[row * cols + c] *= 1e-30;
+        y[row * cols + c] *= 1e-10;
       }
     }
     problem.dy.fill(dy);
@@ -305,12 +307,17 @@ TEST(ScaledMaskedSoftmaxBackward, NanAndInfFlowAsTheFormulaHasThem) {
 // others.
 TEST(ScaledMaskedSoftmaxBackward, ARowsBitsDoNotDependOnItsNeighbours) {
   constexpr int64_t kRows = 100, kOther = 37;
+  constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
   for (const int64_t cols : {1, 2, 3, 5, 8, 11, 15, 16, 17, 40, 120}) {
     for (const aclDataType dtype : kFloats) {
-      for (const double filler : {1e-30, 6e4, std::numeric_limits<double>::quiet_NaN()}) {
-        SCOPED_TRACE(std::string(dtype_short_name(dtype)) + ", S2 " + std::to_string(cols));
+      // A scale under 2 leaves dy as it is: rows of 33 and more are summed and written together.
+      for (const auto& [filler, scale] :
+           {std::pair(1e-30, -2.5), std::pair(6e4, -2.5), std::pair(kNan, -2.5),
+            std::pair(1e-30, 0.125), std::pair(kNan, 0.125)}) {
+        SCOPED_TRACE(std::string(dtype_short_name(dtype)) + ", S2 " + std::to_string(cols) +
+                     ", scale " + std::to_string(scale));
         Options options = all_of(dtype);
-        options.scale = -2.5;
+        options.scale = scale;
         Problem problem({1, 1, kRows, cols}, options);
         ASSERT_TRUE(problem.run_it().ok());
         std::vector<double> dy = problem.dy.values(), y = problem.y.values();

@@ -151,8 +151,13 @@ TEST(NsaCompressGrad, OutputsThatBypassTheCaches) {
     int64_t heads, width, window;
   };
   // 11x48: ten heads leave together, visited five by five.
-  for (const auto& [heads, width, window] :
-       {Shape{2, 128, 32}, {11, 48, 48}, {10, 16, 32}, {1, 16, 32}, {5, 32, 32}, {2, 272, 32}}) {
+  for (const auto& [heads, width, window] : {Shape{2, 128, 32},
+                                             {3, 48, 32},
+                                             {11, 48, 48},
+                                             {10, 16, 32},
+                                             {1, 16, 32},
+                                             {5, 32, 32},
+                                             {2, 272, 32}}) {
     // A GPU has no such way past its caches: an emulated one need not be kept busy for minutes.
     const int64_t elements = aclgrad_has_device_queues() ? 2400000 : 9300000;
     const int64_t tokens = elements / (heads * width);
@@ -198,7 +203,8 @@ TEST(NsaCompressGrad, OutputsThatBypassTheCaches) {
       const std::vector<uint8_t> dx_bits = other.bits(), dw_bits = other_dw.bits();
       expect_same_bits("inputGradOut of the first sequence",
                        {dx_bits.begin(), dx_bits.begin() + std::ssize(first)}, first);
-      const Tensor padded(rows, dtype, Arrangement::kRowPadded), dw(weights, dtype);
+      const Tensor padded(rows, dtype, Arrangement::kRowPadded);
+      Tensor dw(weights, dtype);
       run_into(padded, dw, ends);
       expect_same_bits("padded inputGradOut", padded.bits(), dx_bits);
       expect_same_bits("weightGradOut", dw.bits(), dw_bits);
@@ -208,15 +214,17 @@ TEST(NsaCompressGrad, OutputsThatBypassTheCaches) {
         expect_same_bits(name + " inputGradOut", large.bits(), dx_bits);
         expect_same_bits(name + " weightGradOut", dw.bits(), dw_bits);
       });
-      if (width % 32 != 0) {  // half lines
+      if (width % 32 != 0 && !aclgrad_has_device_queues()) {  // half lines
         const Tensor reversed(rows, dtype, Arrangement::kReversedRows);
         run_into(reversed, dw, ends);
         expect_same_bits("reversed inputGradOut", reversed.bits(), dx_bits);
         Tensor same(rows, dtype);
         same.fill(x.values());
+        dw.poison();
         run_on(same, same, dw, ends);
         expect_same_bits("inputGradOut in place", same.bits(), dx_bits);
         expect_same_bits("weightGradOut in place", dw.bits(), dw_bits);
+        EXPECT_TRUE(reversed.untouched_outside() && same.untouched_outside());
       }
       EXPECT_TRUE(large.untouched_outside() && padded.untouched_outside() &&
                   other.untouched_outside());

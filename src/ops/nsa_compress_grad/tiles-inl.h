@@ -158,8 +158,8 @@ int64_t tokens_ahead(const Piece<T>& piece) {
 // Where a tile's dx goes.
 template <class T>
 struct Way {
-  bool streaming;     // past the caches, straight to where it belongs
-  T* dx = nullptr;    // or here, the first head's
+  bool streaming;     // past the caches
+  T* dx = nullptr;    // here, the first head's; null: where it belongs
   int64_t token = 0;  // from token to token
 };
 

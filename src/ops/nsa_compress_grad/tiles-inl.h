@@ -62,16 +62,18 @@ HWY_INLINE void add_chains(const Job& job, int64_t slab, int64_t head, int64_t f
   }
 }
 
+// Of a group's first token, in x or dx.
+HWY_INLINE int64_t offset_in(const View& view, const Group& group, int64_t head, int64_t column) {
+  return group.token * view.strides[0] + head * view.strides[1] + column;
+}
+
 template <class T>
 HWY_INLINE Piece<T> piece_at(const Job& job, const Group& group, int64_t head, int64_t heads,
                              int64_t column) {
   const Problem& problem = job.problem;
-  const auto offset = [&](const View& view) {
-    return group.token * view.strides[0] + head * view.strides[1] + column;
-  };
   const int64_t columns = std::min(kSegment, problem.width - column);
-  return Piece<T>{static_cast<const T*>(job.at.x) + offset(problem.x),
-                  static_cast<T*>(job.at.dx) + offset(problem.dx),
+  return Piece<T>{static_cast<const T*>(job.at.x) + offset_in(problem.x, group, head, column),
+                  static_cast<T*>(job.at.dx) + offset_in(problem.dx, group, head, column),
                   problem.x.strides[0],
                   problem.x.strides[1],
                   problem.dx.strides[0],
@@ -216,8 +218,7 @@ void visit_collected(const Job& job, const Group& group, int64_t slab, int64_t h
   const Problem& problem = job.problem;
   const View& dx = problem.dx;
   const int64_t columns = std::min(kSegment, problem.width - column);
-  T* const to =
-      static_cast<T*>(job.at.dx) + group.token * dx.strides[0] + head * dx.strides[1] + column;
+  T* const to = static_cast<T*>(job.at.dx) + offset_in(dx, group, head, column);
   if (streams_halves(job, to)) {
     return visit_tile<T>(job, group, slab, head, heads, column, {true}, scratch);
   }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // aclgrad_cores [problem...]: how the work of the default problems, or of those whose names begin
-// so, divides among cores that this machine need not have. Every problem runs on one thread while
-// the blocks of its parallel loops are timed; then how they would be claimed is replayed
-// for 2, 16 and 64 cores. Memory that all cores share is left out: what is shown is whether they
-// would have something to do.
+// so, divides among cores that this machine need not have. Every problem is cut as for 2, 16 and 64
+// threads and runs on one while the blocks of its parallel loops are timed; then how so many cores
+// would claim them is replayed. Memory that all cores share is left out: what is shown is whether
+// they would have something to do.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -24,6 +24,8 @@ namespace {
 using namespace aclgrad;
 using namespace aclgrad::bench;
 using Clock = std::chrono::steady_clock;
+
+constexpr int kCores[] = {2, 16, 64};
 
 double seconds_since(Clock::time_point begin) {
   return std::chrono::duration<double>(Clock::now() - begin).count();
@@ -87,31 +89,26 @@ void take_faster(double whole, Parts& parts) {
   }
 }
 
-void show(const std::string& name, const Parts& parts) {
-  const auto with_cores = [&](size_t cores) {
-    double seconds = parts.alone;
-    for (const std::vector<double>& loop : parts.loops) seconds += replay(loop, cores);
-    return seconds;
-  };
+double with_cores(const Parts& parts, size_t cores) {
+  double seconds = parts.alone;
+  for (const std::vector<double>& loop : parts.loops) seconds += replay(loop, cores);
+  return seconds;
+}
+
+// Blocks, the longest of them, and how much faster than `whole` so many cores would be.
+void show(const Parts& parts, size_t cores, double whole) {
   size_t blocks = 0;
   double longest = 0;
   for (const std::vector<double>& loop : parts.loops) {
     blocks += loop.size();
     for (const double seconds : loop) longest = std::max(longest, seconds);
   }
-  const double whole = with_cores(1);
-  std::printf("%-52s %6zu %8zu %10.1f %9.1f %9.1f", name.c_str(), parts.loops.size(), blocks,
-              whole * 1e6, longest * 1e6, parts.alone * 1e6);
-  for (const size_t cores : {size_t{2}, size_t{16}, size_t{64}}) {
-    std::printf(" %8.1f", whole / with_cores(cores));
-  }
-  std::printf("\n");
+  std::printf(" %7zu %8.1f %6.1f", blocks, longest * 1e6, whole / with_cores(parts, cores));
   std::fflush(stdout);
 }
 
-void run(const Job& job) {
+Parts measure(Subject& subject) {
   constexpr int kCalls = 7;
-  Subject subject(*job.op, parse_dtype(job.dtype), job.shape, false);
   Parts parts;
   for (int i = 0; i < kCalls; ++i) {
     loops().clear();
@@ -119,7 +116,23 @@ void run(const Job& job) {
     subject.call();
     take_faster(seconds_since(begin), parts);
   }
-  show(job.name(), parts);
+  return parts;
+}
+
+void run(const Job& job) {
+  Subject subject(*job.op, parse_dtype(job.dtype), job.shape, false);
+  double whole = 0;
+  for (const int cores : kCores) {
+    aclgrad_use_threads(cores);
+    const Parts parts = measure(subject);
+    if (cores == kCores[0]) {
+      whole = with_cores(parts, 1);
+      std::printf("%-52s %6zu %10.1f %7.1f", job.name().c_str(), parts.loops.size(), whole * 1e6,
+                  parts.alone * 1e6);
+    }
+    show(parts, static_cast<size_t>(cores), whole);
+  }
+  std::printf("\n");
 }
 
 }  // namespace
@@ -130,10 +143,12 @@ namespace aclgrad {
 extern "C" void aclgrad_parallel(int64_t blocks, void (*body)(void* context, int64_t block),
                                  void* context) noexcept {
   std::vector<double> seconds(static_cast<size_t>(blocks));
+  Clock::time_point begin = Clock::now();
   for (int64_t block = 0; block < blocks; ++block) {
-    const Clock::time_point begin = Clock::now();
     body(context, block);
-    seconds[static_cast<size_t>(block)] = seconds_since(begin);
+    const Clock::time_point end = Clock::now();  // and where the next one begins
+    seconds[static_cast<size_t>(block)] = std::chrono::duration<double>(end - begin).count();
+    begin = end;
   }
   loops().push_back(std::move(seconds));
 }
@@ -145,8 +160,9 @@ int main(int argc, char** argv) {
     if (aclrtSetDevice(0) != ACL_SUCCESS) throw std::runtime_error("no device");
     const std::vector<std::string> beginnings(argv + 1, argv + argc);
     std::printf("one thread; times in us; speed-up with cores that memory does not hold up\n");
-    std::printf("%-52s %6s %8s %10s %9s %9s %8s %8s %8s\n", "problem", "loops", "blocks", "whole",
-                "longest", "alone", "2", "16", "64");
+    std::printf("%-52s %6s %10s %7s", "problem", "loops", "whole", "alone");
+    for (const int cores : kCores) std::printf(" %7s %8s %6d", "blocks", "longest", cores);
+    std::printf("\n");
     size_t shown = 0;
     for (const Operator& op : operators()) {
       for (const std::string& problem : op.defaults) {

@@ -14,7 +14,7 @@ struct Shape {
 };
 
 // Around the lanes (16), the chains (16 rows), the tiles (1024 columns), the panels (65536), the
-// long runs (1024 rows), the segments, the scratch on the stack (256 indices), one, two and three
+// long runs (256 rows), the segments, the scratch on the stack (256 indices), one, two and three
 // passes of the sort, and its blocks (4096 positions and more).
 inline const std::vector<Shape>& test_shapes() {
   static const std::vector<Shape> shapes = {

@@ -227,9 +227,9 @@ void sweep_block(const Sweep& sweep, Place at, Place end, Columns panel) {
 // One unit of the long runs: a segment by a tile of columns.
 template <class T, class TOut>
 void sum_unit(const Sweep& sweep, int64_t unit) {
-  const LongRun& run = run_of_unit(sweep, unit);
-  const int64_t segment = (unit - run.first_unit) / sweep.tiles;
-  const Columns tile = sweep.columns((unit - run.first_unit) % sweep.tiles, kTile);
+  const LongRun& run = run_of_segment(sweep, unit / sweep.tiles);
+  const int64_t segment = unit / sweep.tiles - run.first_segment;
+  const Columns tile = sweep.columns(unit % sweep.tiles, sweep.tile);
   const int64_t length = segment_rows(sweep.problem->cols);
   const int64_t begin = run.begin + segment * length;
   const int64_t end = segment + 1 == run.segments ? run.end : begin + length;
@@ -273,7 +273,7 @@ void run(const Sweep& sweep) {
   if (!sweep.has_partials) return;
   parallel_blocks(sweep.long_run_count * sweep.tiles, [&](int64_t block) {
     finish_run<TOut>(sweep, sweep.long_runs[block / sweep.tiles],
-                     sweep.columns(block % sweep.tiles, kTile));
+                     sweep.columns(block % sweep.tiles, sweep.tile));
   });
 }
 
@@ -315,7 +315,6 @@ Sweep make_sweep(const Problem& problem, const Plan& plan, const Addresses& at,
   sweep.stream = outputs_should_stream(problem.table_rows * problem.cols * size(problem.dw));
   sweep.ahead = std::clamp(kBytesAhead / (problem.cols * size(problem.dy)), int64_t{1},
                            static_cast<int64_t>(kChain));
-  sweep.tiles = ceil_div(problem.cols, kTile);
   // What is left of the sort serves the long runs.
   auto* spare = static_cast<std::byte*>(order.spare);
   sweep.long_runs = reinterpret_cast<LongRun*>(spare);

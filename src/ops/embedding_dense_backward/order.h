@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <span>
 #include <utility>
 
 #include "base/checked.h"
@@ -149,8 +150,12 @@ class Sort {
   Key* histogram(int64_t block) const {
     return histograms_ + static_cast<size_t>(block) * digits();
   }
-  size_t digit(Key key, int pass) const {
-    return static_cast<size_t>(key >> (pass * plan_.digit_bits)) & (digits() - 1);
+  // Picks the digit of a pass out of a key; by value, because a store of a key could change the
+  // plan for all that the compiler knows.
+  auto digit_of(int pass) const {
+    return [shift = pass * plan_.digit_bits, mask = digits() - 1](Key key) {
+      return static_cast<size_t>(key >> shift) & mask;
+    };
   }
 
   void count_digits(int64_t block, int pass) {
@@ -158,12 +163,19 @@ class Sort {
     std::fill_n(counts, digits(), Key{0});
     const Key* keys = keys_[static_cast<size_t>(pass) % 2];
     const auto [begin, end] = range_of(block);
-    for (int64_t i = begin; i < end; ++i) ++counts[digit(keys[i], pass)];
+    const auto digit = digit_of(pass);
+    for (int64_t i = begin; i < end; ++i) ++counts[digit(keys[i])];
   }
 
   // Counts become the place of each block's first key of each digit. Block after block: one digit's
   // counters lie a power of two apart, in few sets of the cache, and their loops are vectors.
   void place_digits() {
+    if (plan_.sort_blocks == 1) {
+      Key place = 0;
+      const std::span counts(histogram(0), digits());
+      for (Key& count : counts) place += std::exchange(count, place);
+      return;
+    }
     std::array<Key, size_t{1} << kMaxDigitBits> places;
     std::fill_n(places.begin(), digits(), Key{0});
     for (int64_t block = 0; block < plan_.sort_blocks; ++block) {
@@ -190,12 +202,15 @@ class Sort {
     Key* places = histogram(block);
     const Key* keys = keys_[from];
     const Key* positions = positions_[from];
+    Key* to_keys = keys_[from ^ 1];
+    Key* to_positions = positions_[from ^ 1];
     const auto [begin, end] = range_of(block);
+    const auto digit = digit_of(pass);
     for (int64_t i = begin; i < end; ++i) {
-      const Key place = places[digit(keys[i], pass)]++;
-      keys_[from ^ 1][place] = keys[i];
+      const Key place = places[digit(keys[i])]++;
+      to_keys[place] = keys[i];
       // The first pass reads the indices as they come.
-      positions_[from ^ 1][place] = pass == 0 ? static_cast<Key>(i) : positions[i];
+      to_positions[place] = pass == 0 ? static_cast<Key>(i) : positions[i];
     }
   }
 

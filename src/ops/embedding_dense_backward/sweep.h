@@ -18,10 +18,13 @@ inline constexpr int64_t kSweepBlockBytes = int64_t{1} << 20;
 inline constexpr int64_t kMaxSweepBlocks = 4096;
 // Gradient rows from which a run is summed in units. Every run of that length covers two
 // neighbouring multiples of half of it, which is how such runs are found.
-inline constexpr int64_t kLongRun = 1024;
-// Columns of a unit; their FP64 totals take 8 KB. Narrower tiles come to each row, and to its page,
-// more often: 512 are 10 % slower where D is 768.
+inline constexpr int64_t kLongRun = 256;
+// Columns of a unit at most; their FP64 totals take 8 KB. Narrower tiles come to each row, and to
+// its page, more often: 512 are 10 % slower where D is 768. So they are only where the longest unit
+// would keep one of many threads at work after the others; columns do not mix, so that the bits do
+// not depend on it.
 inline constexpr int64_t kTile = 1024;
+inline constexpr int64_t kLeastTile = 128;
 
 // Columns of a panel: rows beyond that are cut, so that a table of few wide rows is shared out too.
 inline constexpr int64_t kPanel = 65536;
@@ -38,7 +41,7 @@ struct LongRun {
   int64_t begin;  // in the order
   int64_t end;
   int64_t segments;
-  int64_t first_unit;
+  int64_t first_segment;
   int64_t first_partial;  // row of `partials`; runs of one segment have none
 };
 
@@ -58,6 +61,7 @@ struct Sweep {
   Order order;
   bool stream = false;
   int64_t ahead = 1;  // gradient rows between the one that is added and the one that is prefetched
+  int64_t tile = kTile;  // columns of a unit
   int64_t tiles = 1;
   LongRun* long_runs = nullptr;
   int64_t long_run_count = 0;
@@ -136,11 +140,23 @@ inline Place block_begin(const Sweep& sweep, int64_t block) {
   return {std::clamp(ceil_div(target - entry * entry_cost, row_cost), least, most), entry};
 }
 
-// Fills long_runs and numbers their units and partial sums.
+// Columns of a unit, whose longest one adds `rows` gradient rows: in so many tiles that it takes no
+// more than half of a thread's part of the whole.
+inline int64_t tile_columns(const Sweep& sweep, int64_t rows) {
+  const Problem& problem = *sweep.problem;
+  const int64_t tiles =
+      ceil_div(2 * rows * aclgrad_threads(), sweep.order.count + problem.table_rows);
+  return std::clamp(round_up(ceil_div(problem.cols, tiles), int64_t{64}), kLeastTile, kTile);
+}
+
+// Fills long_runs, cuts their columns in tiles and numbers their partial sums.
 inline void find_long_runs(Sweep& sweep) {
   const Order& order = sweep.order;
+  const int64_t cols = sweep.problem->cols;
   const int64_t step = kLongRun / 2;
+  int64_t total = 0;  // segments
   int64_t partials = 0;
+  int64_t longest = 0;  // rows of a segment
   for (int64_t entry = 0; entry + step < order.count;) {
     if (order.keys[entry] != order.keys[entry + step]) {
       entry += step;
@@ -149,23 +165,29 @@ inline void find_long_runs(Sweep& sweep) {
     const int64_t begin = sweep.run_begin(entry);
     const int64_t end = sweep.run_end(entry);
     if (end - begin >= kLongRun) {
-      const int64_t segments = segments_of(end - begin, sweep.problem->cols);
-      sweep.long_runs[sweep.long_run_count++] = {order.keys[entry], begin,       end,
-                                                 segments,          sweep.units, partials};
-      sweep.units += segments * sweep.tiles;
+      const int64_t segments = segments_of(end - begin, cols);
+      sweep.long_runs[sweep.long_run_count++] = {order.keys[entry], begin, end,
+                                                 segments,          total, partials};
+      total += segments;
       if (segments > 1) partials += segments;
+      longest = std::max(longest, end - begin - (segments - 1) * segment_rows(cols));
     }
     entry = round_up(end, step);
   }
+  if (total == 0) return;
+  sweep.tile = tile_columns(sweep, longest);
+  sweep.tiles = ceil_div(cols, sweep.tile);
+  sweep.units = total * sweep.tiles;
   sweep.has_partials = partials > 0;
 }
 
-inline const LongRun& run_of_unit(const Sweep& sweep, int64_t unit) {
+// `segment` is numbered over all runs.
+inline const LongRun& run_of_segment(const Sweep& sweep, int64_t segment) {
   const LongRun* begin = sweep.long_runs;
-  return *(
-      std::upper_bound(begin, begin + sweep.long_run_count, unit,
-                       [](int64_t number, const LongRun& run) { return number < run.first_unit; }) -
-      1);
+  return *(std::upper_bound(
+               begin, begin + sweep.long_run_count, segment,
+               [](int64_t number, const LongRun& run) { return number < run.first_segment; }) -
+           1);
 }
 
 }  // namespace aclgrad::embedding_dense_backward

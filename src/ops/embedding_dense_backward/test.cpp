@@ -136,15 +136,39 @@ TEST(EmbeddingDenseBackward, MatchesReferenceWithTheSameBitsOnEveryTargetAndThre
       check(problem);
     }
     SCOPED_TRACE("runs around the chains, the long runs and the segments");
-    const std::vector<int64_t> lengths = {1,    2,    15,   0,    16,   17,   31,   32,
-                                          33,   511,  0,    1023, 1024, 1025, 2047, 2048,
-                                          2049, 3071, 3072, 4100, 1,    0};
+    const std::vector<int64_t> lengths = {1,    2,    15,   0,    16,   17,   31,   32,   33,
+                                          127,  0,    255,  256,  257,  511,  1023, 1024, 1025,
+                                          2047, 2048, 2049, 3071, 3072, 4100, 1,    0};
     const std::vector<double> indices = runs_of(lengths, 5);
     Options options = all_of(dtype);
     options.scale = dtype == ACL_BF16;
     Problem problem({static_cast<int64_t>(indices.size()), std::ssize(lengths), 19}, options);
     problem.indices.fill(indices);
     check(problem);
+  }
+}
+
+// Where there are many threads long runs are cut in narrower tiles of columns.
+TEST(EmbeddingDenseBackward, TheSameBitsOnManyThreads) {
+  if (aclgrad_has_device_queues()) GTEST_SKIP() << "threads of the CPU";
+  struct Restore {
+    int all = aclgrad_threads();
+    ~Restore() { aclgrad_use_threads(all); }
+  } const restore;
+  for (const aclDataType dtype : kFloats) {
+    for (const Shape& shape : {Shape{4000, 2, 769}, Shape{6000, 20, 1500}, Shape{9000, 1, 130}}) {
+      SCOPED_TRACE(std::string(dtype_short_name(dtype)) + " " + std::to_string(shape.cols));
+      Problem problem(shape, all_of(dtype));
+      aclgrad_use_threads(1);
+      problem.run_and_check();
+      const KeptBits kept({&problem.out});
+      for (const int threads : {4, 16, 64}) {
+        aclgrad_use_threads(threads);
+        kept.poison();
+        ASSERT_TRUE(problem.run_it().ok());
+        kept.expect(std::to_string(threads) + " threads");
+      }
+    }
   }
 }
 

@@ -11,7 +11,6 @@
 #include "kernels/cpu/cache.h"
 #include "kernels/cpu/lane_count.h"
 #include "kernels/cpu/parallel.h"
-#include "kernels/cpu/prefetch.h"
 #include "ops/embedding_dense_backward/order.h"
 #include "ops/embedding_dense_backward/problem.h"
 #include "ops/embedding_dense_backward/sweep.h"
@@ -22,7 +21,7 @@
 #include <hwy/foreach_target.h>
 
 #include "kernels/cpu/lanes-inl.h"
-#include "kernels/cpu/sums-inl.h"
+#include "ops/embedding_dense_backward/chains-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace aclgrad::embedding_dense_backward {
@@ -30,67 +29,6 @@ namespace HWY_NAMESPACE {
 namespace {
 
 using namespace aclgrad::HWY_NAMESPACE;
-
-// Vectors of a strip. Sums of long runs slow down by 20 % with eight (Zen 4, AVX-512): sixteen rows
-// then come from memory in pieces too long for the miss buffers. Columns do not mix, so the bits do
-// not depend on it.
-inline constexpr size_t kStrip = 2;
-
-// Up to sixteen gradient rows that are added one after the other, and the rows whose elements are
-// brought into the cache meanwhile.
-template <class T>
-struct Chain {
-  const T* rows[kChain];
-  const T* ahead[kChain];
-  size_t count;
-};
-
-// Entries [begin, begin + count) of the order; rows ahead come from before entry `end`.
-template <class T>
-HWY_INLINE void locate(const Sweep& sweep, int64_t begin, int64_t count, int64_t end,
-                       Chain<T>& chain) {
-  const T* dy = static_cast<const T*>(sweep.dy);
-  const int64_t distance = std::max(sweep.ahead, count);
-  chain.count = static_cast<size_t>(count);
-  for (int64_t i = 0; i < count; ++i) {
-    const int64_t ahead = std::min(begin + distance + i, end - 1);
-    const auto slot = static_cast<size_t>(i);
-    chain.rows[slot] = dy + sweep.dy_rows(sweep.order.positions[begin + i]);
-    chain.ahead[slot] = dy + sweep.dy_rows(sweep.order.positions[ahead]);
-  }
-}
-
-// Calls use(column, lanes, sum) for the sums over the chain, sixteen columns by sixteen; in the
-// last ones only the first `lanes` columns are there, the others are +0.
-template <class T, class Use>
-HWY_INLINE void sum_chain(const Chain<T>& chain, Columns columns, Use&& use) {
-  constexpr size_t kLine = 64 / sizeof(T);
-  const size_t end = columns.last;
-  size_t at = columns.first;
-  for (; at + kStrip * kLanes <= end; at += kStrip * kLanes) {
-    F32x16 sums[kStrip];
-    for (size_t v = 0; v < kStrip; ++v) sums[v] = zero16();
-    for (size_t r = 0; r < chain.count; ++r) {
-      const T* from = chain.rows[r] + at;
-      const T* ahead = chain.ahead[r] + at;
-      for (size_t v = 0; v < kStrip; ++v) sums[v] = add(sums[v], load16(from + v * kLanes));
-      // Into L1 they would take the same miss buffers as the loads of the rows that are being
-      // added, and sums of long runs fall to half of their speed (AMD Zen 4).
-      for (size_t line = 0; line < kStrip * kLanes; line += kLine) prefetch_to_l2(ahead + line);
-    }
-    for (size_t v = 0; v < kStrip; ++v) use(at + v * kLanes, kLanes, sums[v]);
-  }
-  for (; at < end; at += kLanes) {
-    const size_t lanes = std::min(end - at, kLanes);
-    F32x16 sum = zero16();
-    for (size_t r = 0; r < chain.count; ++r) {
-      const T* from = chain.rows[r] + at;
-      sum = add(sum, lanes == kLanes ? load16(from) : load_first(from, lanes));
-      prefetch_to_l2(chain.ahead[r] + at);
-    }
-    use(at, lanes, sum);
-  }
-}
 
 template <class TOut>
 HWY_INLINE void put(const F32x16& v, TOut* to, size_t lanes, bool stream) {
@@ -117,29 +55,13 @@ void write_short_run(const Sweep& sweep, int64_t begin, int64_t count, int64_t e
   const bool stream = sweep.stream && can_stream(out + columns.first);
   if (sweep.problem->scale_by_frequency && count > 1) {
     const F32x16 divisor = set16(static_cast<float>(count));
-    sum_chain(chain, columns, [&](size_t at, size_t lanes, const F32x16& sum) HWY_ATTR {
-      put(divide(sum, divisor), out + at, lanes, stream);
-    });
+    sum_chain<Ask::kNextRows>(chain, columns,
+                              [&](size_t at, size_t lanes, const F32x16& sum)
+                                  HWY_ATTR { put(divide(sum, divisor), out + at, lanes, stream); });
   } else {
-    sum_chain(chain, columns, [&](size_t at, size_t lanes, const F32x16& sum) HWY_ATTR {
-      put(sum, out + at, lanes, stream);
-    });
-  }
-}
-
-// FP64 totals of a tile over entries [begin, end).
-template <class T>
-void sum_tile(const Sweep& sweep, int64_t begin, int64_t end, Columns tile, double* totals) {
-  Chain<T> chain;
-  for (int64_t at = begin; at < end; at += static_cast<int64_t>(kChain)) {
-    locate(sweep, at, std::min(end - at, static_cast<int64_t>(kChain)), end, chain);
-    sum_chain(chain, tile, [&](size_t column, size_t, const F32x16& sum) HWY_ATTR {
-      if (at == begin) {
-        set_to(totals + (column - tile.first), sum);
-      } else {
-        add_to(totals + (column - tile.first), sum);
-      }
-    });
+    sum_chain<Ask::kNextRows>(chain, columns,
+                              [&](size_t at, size_t lanes, const F32x16& sum)
+                                  HWY_ATTR { put(sum, out + at, lanes, stream); });
   }
 }
 

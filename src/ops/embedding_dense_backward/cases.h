@@ -14,7 +14,7 @@ struct Shape {
 };
 
 // Around the lanes (16), the chains (16 rows), the tiles (1024 columns), the panels (65536), the
-// long runs (256 rows), the segments, the scratch on the stack (256 indices), one, two and three
+// long runs (320 rows), the segments, the scratch on the stack (256 indices), one, two and three
 // passes of the sort, and its blocks (4096 positions and more).
 inline const std::vector<Shape>& test_shapes() {
   static const std::vector<Shape> shapes = {
@@ -22,7 +22,7 @@ inline const std::vector<Shape>& test_shapes() {
       {33, 2, 33},    {100, 5, 128},   {256, 40, 65},   {257, 40, 31},    {300, 7, 40},
       {257, 2047, 9}, {257, 2048, 9},  {700, 3, 1025},  {900, 2, 1041},   {3000, 2, 1030},
       {6000, 2, 20},  {7000, 1, 1030}, {16384, 300, 1}, {16385, 5000, 2}, {40000, 9, 7},
-      {90, 9000, 48}, {1, 3000, 100},  {5, 3, 140001}};
+      {90, 9000, 48}, {1, 3000, 100},  {5, 3, 140001},  {320, 1, 130}};
   return shapes;
 }
 

@@ -17,8 +17,10 @@ namespace aclgrad::embedding_dense_backward {
 inline constexpr int64_t kSweepBlockBytes = int64_t{1} << 20;
 inline constexpr int64_t kMaxSweepBlocks = 4096;
 // Gradient rows from which a run is summed in units. Every run of that length covers two
-// neighbouring multiples of half of it, which is how such runs are found.
-inline constexpr int64_t kLongRun = 256;
+// neighbouring multiples of half of it, which is how such runs are found. Their list lies in the
+// workspace, so that a problem which has none has no such run.
+inline constexpr int64_t kLongRun = 320;
+static_assert(kLongRun > kStackIndices);
 // Columns of a unit at most; their FP64 totals take 8 KB. Narrower tiles come to each row, and to
 // its page, more often: 512 are 10 % slower where D is 768. So they are only where the longest unit
 // would keep one of many threads at work after the others; columns do not mix, so that the bits do

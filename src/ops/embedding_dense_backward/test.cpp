@@ -136,9 +136,9 @@ TEST(EmbeddingDenseBackward, MatchesReferenceWithTheSameBitsOnEveryTargetAndThre
       check(problem);
     }
     SCOPED_TRACE("runs around the chains, the long runs and the segments");
-    const std::vector<int64_t> lengths = {1,    2,    15,   0,    16,   17,   31,   32,   33,
-                                          127,  0,    255,  256,  257,  511,  1023, 1024, 1025,
-                                          2047, 2048, 2049, 3071, 3072, 4100, 1,    0};
+    const std::vector<int64_t> lengths = {1,    2,    15,   0,    16,   17,   31,  32,   33,   159,
+                                          160,  0,    319,  320,  321,  480,  640, 1023, 1024, 1025,
+                                          2047, 2048, 2049, 3071, 3072, 4100, 1,   0};
     const std::vector<double> indices = runs_of(lengths, 5);
     Options options = all_of(dtype);
     options.scale = dtype == ACL_BF16;

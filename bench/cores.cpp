@@ -38,9 +38,9 @@ std::vector<std::vector<double>>& loops() {
 }
 
 // Seconds of a loop on so many cores, each with a run of blocks of its own before it helps others.
-double replay(const std::vector<double>& blocks, size_t cores) {
+double replay(const std::vector<double>& blocks, int64_t cores) {
   const auto count = static_cast<int64_t>(blocks.size());
-  const int64_t runs = std::min<int64_t>({count, static_cast<int64_t>(cores), kMostRuns});
+  const int64_t runs = std::min<int64_t>({count, cores, kMostRuns});
   std::vector<int64_t> next;
   for (int64_t run = 0; run < runs; ++run) next.push_back(run_begin(count, runs, run));
   struct Core {
@@ -89,14 +89,14 @@ void take_faster(double whole, Parts& parts) {
   }
 }
 
-double with_cores(const Parts& parts, size_t cores) {
+double with_cores(const Parts& parts, int64_t cores) {
   double seconds = parts.alone;
   for (const std::vector<double>& loop : parts.loops) seconds += replay(loop, cores);
   return seconds;
 }
 
 // Blocks, the longest of them, and how much faster than `whole` so many cores would be.
-void show(const Parts& parts, size_t cores, double whole) {
+void show(const Parts& parts, int64_t cores, double whole) {
   size_t blocks = 0;
   double longest = 0;
   for (const std::vector<double>& loop : parts.loops) {
@@ -130,7 +130,7 @@ void run(const Job& job) {
       std::printf("%-52s %6zu %10.1f %7.1f", job.name().c_str(), parts.loops.size(), whole * 1e6,
                   parts.alone * 1e6);
     }
-    show(parts, static_cast<size_t>(cores), whole);
+    show(parts, cores, whole);
   }
   std::printf("\n");
 }

@@ -52,14 +52,14 @@ void for_each_target(Fn&& fn) {
   }
 }
 
-// Calls fn(n) with 1, 2, 3 and the number of threads the process started with.
+// Calls fn(n) with these numbers of threads and the one that the process started with.
 template <class Fn>
-void for_each_thread_count(Fn&& fn) {
+void for_each_thread_count(std::vector<int> counts, Fn&& fn) {
   struct Restore {
     int all = aclgrad_threads();
     ~Restore() { aclgrad_use_threads(all); }
   } const restore;
-  std::vector<int> counts = {1, 2, 3, restore.all};
+  counts.push_back(restore.all);
   if (aclgrad_has_device_queues()) counts = {restore.all};
   for (const int threads : counts) {
     SCOPED_TRACE(std::to_string(threads) + " threads");
@@ -67,6 +67,10 @@ void for_each_thread_count(Fn&& fn) {
     ASSERT_EQ(aclgrad_threads(), threads);
     fn(threads);
   }
+}
+template <class Fn>
+void for_each_thread_count(Fn&& fn) {
+  for_each_thread_count({1, 2, 3}, fn);
 }
 
 }  // namespace aclgrad::test

@@ -23,8 +23,8 @@ inline constexpr int64_t kLongRun = 320;
 static_assert(kLongRun > kStackIndices);
 // Columns of a unit at most; their FP64 totals take 8 KB. Narrower tiles come to each row, and to
 // its page, more often: 512 are 10 % slower where D is 768. So they are only where the longest unit
-// would keep one of many threads at work after the others; columns do not mix, so that the bits do
-// not depend on it.
+// would be more than half of a thread's part (tile_columns()). Columns do not mix: the bits do not
+// depend on the threads.
 inline constexpr int64_t kTile = 1024;
 inline constexpr int64_t kLeastTile = 128;
 
@@ -143,7 +143,7 @@ inline Place block_begin(const Sweep& sweep, int64_t block) {
 }
 
 // Columns of a unit, whose longest one adds `rows` gradient rows: in so many tiles that it takes no
-// more than half of a thread's part of the whole.
+// more than half of a thread's part of the whole, as near as kLeastTile and whole lines allow.
 inline int64_t tile_columns(const Sweep& sweep, int64_t rows) {
   const Problem& problem = *sweep.problem;
   const int64_t tiles =

@@ -150,24 +150,17 @@ TEST(EmbeddingDenseBackward, MatchesReferenceWithTheSameBitsOnEveryTargetAndThre
 
 // Where there are many threads long runs are cut in narrower tiles of columns.
 TEST(EmbeddingDenseBackward, TheSameBitsOnManyThreads) {
-  if (aclgrad_has_device_queues()) GTEST_SKIP() << "threads of the CPU";
-  struct Restore {
-    int all = aclgrad_threads();
-    ~Restore() { aclgrad_use_threads(all); }
-  } const restore;
   for (const aclDataType dtype : kFloats) {
     for (const Shape& shape : {Shape{4000, 2, 769}, Shape{6000, 20, 1500}, Shape{9000, 1, 130}}) {
       SCOPED_TRACE(std::string(dtype_short_name(dtype)) + " " + std::to_string(shape.cols));
       Problem problem(shape, all_of(dtype));
-      aclgrad_use_threads(1);
       problem.run_and_check();
       const KeptBits kept({&problem.out});
-      for (const int threads : {4, 16, 64}) {
-        aclgrad_use_threads(threads);
+      for_each_thread_count({1, 4, 16, 64}, [&](int threads) {
         kept.poison();
         ASSERT_TRUE(problem.run_it().ok());
         kept.expect(std::to_string(threads) + " threads");
-      }
+      });
     }
   }
 }

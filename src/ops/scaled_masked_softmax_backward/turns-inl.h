@@ -32,9 +32,10 @@ using namespace aclgrad::HWY_NAMESPACE;
 constexpr int64_t kTurnsAhead = 2048;
 constexpr size_t kLeastTurnBytes = 1024;
 
-// FP32 rows ask for their lines to L2 on AVX-512 (the same two cores, 1x4x4096x4096 26.2 -> 22.3
-// ms, 1x8x2048x2048 10.5 -> 10.3, 8x16x512x512 10.5 -> 10.1), everything else to L1: with AVX2 they
-// take 22.1 and 24.3, 10.9 and 11.0, 10.9 and 11.2, f16 1x8x2048x2048 5.6 and 6.0.
+// FP32 rows are asked for to L2 on AVX-512 (the same two cores, ms, to L1 and to L2: 1x4x4096x4096
+// 26.2 and 22.3, 1x8x2048x2048 10.5 and 10.3, 8x16x512x512 10.5 and 10.1), everything else to L1
+// (AVX2, the same three shapes: 22.1 and 24.3, 10.9 and 11.0, 10.9 and 11.2; f16 1x8x2048x2048 5.6
+// and 6.0).
 template <class T>
 HWY_INLINE void ask_for(const T* p, int64_t ahead) {
   if constexpr (sizeof(T) == sizeof(float) && kParts == 1) {

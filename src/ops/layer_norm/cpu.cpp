@@ -187,11 +187,22 @@ HWY_NOINLINE void write_and_find(const Job& job, const Rows<T>& rows, bool strea
   const auto other = [&](size_t r) { return std::min(r, next.count - 1); };
   if (cols <= kChainColumns) {
     alignas(64) double sums[kRows * kWideSums];
-    for (size_t r = 0; r < rows.count; ++r) {
-      const Passing<T> pass[1] = {passing(rows, r, next, other(r), 0)};
-      write_and_sum(pass, weights_of<T>(job), cols, streaming, sums + other(r) * kWideSums);
+    const auto write_all = [&](size_t n) ACLGRAD_INLINED {
+      for (size_t r = 0; r < rows.count; ++r) {
+        const Passing<T> pass[1] = {passing(rows, r, next, other(r), 0)};
+        write_and_sum(pass, weights_of<T>(job), n, streaming, sums + other(r) * kWideSums);
+      }
+    };
+    // FP32 is read and written as fast as memory goes, and better in the order that loops give it
+    // (400000x64 on two cores of Granite Rapids: 6.9 ms, without loops 7.5).
+    if (sizeof(T) == sizeof(float) || cols != kFour) {
+      write_all(cols);
+      return find_joined_moments(next, sums, cols, job.reciprocal_cols);
     }
-    return find_joined_moments(next, sums, cols, job.reciprocal_cols);
+    write_all(kFour);
+    return find_joined_moments(next, sums, kFour, job.reciprocal_cols, [&](size_t r) HWY_ATTR {
+      return few_squares<T, kFourStrips<T>, kStripVectors<T>>(next.x[r], kStrip<T>, next.mean[r]);
+    });
   }
   if constexpr (kParts == 1 && sizeof(T) == 4) {
     if (rows.count == 2 && next.count == 2) {

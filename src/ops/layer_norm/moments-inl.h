@@ -77,6 +77,16 @@ HWY_INLINE void add_first(const T* x, size_t count, Chain (&chains)[2]) {
   }
 }
 
+// Both chains of a sum, joined.
+HWY_INLINE void put_chains(const Chain (&chains)[2], double* out) {
+  constexpr size_t kHalf = kWideParts / 2;
+  for (size_t part = 0; part < kHalf; ++part) {
+    hn::Store(hn::Add(hn::Add(chains[0][part], chains[1][part]),
+                      hn::Add(chains[0][part + kHalf], chains[1][part + kHalf])),
+              TagF64(), out + part * kWideLanes);
+  }
+}
+
 // The sum of a row or panel, in FP64: between large numbers of both signs the mean may be small,
 // and elements near it are right only if it is. Vector i goes to chain i mod 2; the chains are
 // joined, then lanes i and i + 8.
@@ -95,14 +105,7 @@ class WideSum {
   HWY_INLINE void add_last(const T* x, size_t count) {
     if (count != 0) add_first(x, count, chains_);
   }
-  HWY_INLINE void put(double* out) const {
-    constexpr size_t kHalf = kWideParts / 2;
-    for (size_t part = 0; part < kHalf; ++part) {
-      hn::Store(hn::Add(hn::Add(chains_[0][part], chains_[1][part]),
-                        hn::Add(chains_[0][part + kHalf], chains_[1][part + kHalf])),
-                TagF64(), out + part * kWideLanes);
-    }
-  }
+  HWY_INLINE void put(double* out) const { put_chains(chains_, out); }
 
  private:
   Chain chains_[2];
@@ -158,69 +161,6 @@ HWY_INLINE F32x16 square_chains(const T* x, size_t n, float centre) {
     }
   }
   return add(add(acc[0], acc[1]), add(acc[2], acc[3]));
-}
-
-// A whole row of at most kTwo columns; +0 behind it.
-struct TwoVectors {
-  HWY_INLINE TwoVectors() {}
-  F32x16 v[2];
-};
-template <class T>
-HWY_INLINE TwoVectors load_two_first(const T* x, size_t n) {
-  TwoVectors out;
-  if constexpr (kStripVectors<T> == 2) {
-    const Strip<T> strip = load_strip_first(x, n);
-    out.v[0] = strip.v[0];
-    out.v[1] = strip.v[1];
-  } else {
-    out.v[0] = load_first(x, HWY_MIN(n, kLanes));
-    out.v[1] = n > kLanes ? load_first(x + kLanes, n - kLanes) : zero16();
-  }
-  return out;
-}
-// As WideSum has it.
-HWY_INLINE void put_sums(const TwoVectors& x, double* out) {
-  Chain chain;
-  each_wide(x.v[0], [&](size_t lane, VecF64 wide) HWY_ATTR { chain[lane / kWideLanes] = wide; });
-  each_wide(x.v[1], [&](size_t lane, VecF64 wide) HWY_ATTR {
-    chain[lane / kWideLanes] = hn::Add(chain[lane / kWideLanes], wide);
-  });
-  constexpr size_t kHalf = kWideParts / 2;
-  for (size_t part = 0; part < kHalf; ++part) {
-    hn::Store(hn::Add(chain[part], chain[part + kHalf]), TagF64(), out + part * kWideLanes);
-  }
-}
-#if HWY_TARGET <= HWY_AVX3
-// The same of more than a vector of FP32, promoted on the way from memory, without the half that
-// has nothing (kUpper). Its +0 is still added: it decides the sign of a sum that is 0.
-template <bool kUpper>
-HWY_INLINE void put_sums_of_two(const float* x, size_t n, double* out) {
-  const hn::Rebind<float, TagF64> narrow;
-  const auto promote = [&](size_t at)
-                           HWY_ATTR { return hn::PromoteTo(TagF64(), hn::LoadU(narrow, x + at)); };
-  const auto promote_last = [&](size_t at) HWY_ATTR {
-    return hn::PromoteTo(TagF64(), hn::MaskedLoad(hn::FirstN(narrow, n - at), narrow, x + at));
-  };
-  constexpr size_t kUpperAt = kLanes + kWideLanes;
-  VecF64 lower = promote(0), upper = promote(kWideLanes);
-  if constexpr (kUpper) {
-    lower = hn::Add(lower, promote(kLanes));
-    upper = hn::Add(upper, promote_last(kUpperAt));
-  } else {
-    lower = hn::Add(lower, promote_last(kLanes));
-    upper = hn::Add(upper, hn::Zero(TagF64()));
-  }
-  hn::Store(hn::Add(lower, upper), TagF64(), out);
-}
-#endif
-template <class T>
-HWY_INLINE F32x16 squares_of_two(const TwoVectors& x, size_t n, float centre) {
-  const F32x16 centre16 = set16(centre);
-  const bool pairs = std::is_same_v<T, bfloat16_t>;
-  const size_t first = pairs ? (n + 1) / 2 : HWY_MIN(n, kLanes);
-  const F32x16 a = keep_first(sub(x.v[0], centre16), first);
-  const F32x16 b = keep_first(sub(x.v[1], centre16), n - first);
-  return fma(b, b, mul(a, a));
 }
 
 // What long panels are summed in, in one visit: the sum, and the squares around a number near the

@@ -170,8 +170,8 @@ class Sort {
   // Counts become the place of each block's first key of each digit. Block after block: one digit's
   // counters lie a power of two apart, in few sets of the cache, and their loops are vectors.
   void place_digits() {
-    // Few indices are one block, and what is done once a digit is most of their sort (16 of them:
-    // 0.524 -> 0.489 us for the operator's run).
+    // Few indices are one block, and what is done once a digit is most of their sort (16 of them,
+    // together with a shift that stays in a register: 0.524 -> 0.489 us for the operator's run).
     if (plan_.sort_blocks == 1) {
       Key place = 0;
       const std::span counts(histogram(0), digits());

@@ -14,6 +14,9 @@
 #include <cstdint>
 #include <type_traits>
 
+#include "kernels/cpu/constants-inl.h"
+#include "kernels/cpu/lane_sums-inl.h"
+#include "kernels/cpu/sums-inl.h"
 #include "ops/layer_norm/columns-inl.h"
 #include "ops/layer_norm/moments-inl.h"
 #include "ops/layer_norm/parts-inl.h"

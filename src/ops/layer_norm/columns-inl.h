@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Sixteen short FP32 rows turned into columns: a lane for each row. The moments of all sixteen are
-// then sums of whole vectors, in the order in which block-inl.h joins the lanes of each. Only where
-// a vector is one register: the shuffles of smaller ones cost more than they save.
+// then sums of whole vectors, in the order in which block_moments-inl.h joins the lanes of each.
+// Only where a vector is one register: the shuffles of smaller ones cost more than they save.
 
 #if defined(ACLGRAD_OPS_LAYER_NORM_COLUMNS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef ACLGRAD_OPS_LAYER_NORM_COLUMNS_INL_H_

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Sixteen short rows on AVX2, register by register of eight lanes, counted by constants: what a row
 // does not have is neither loaded nor computed (24 columns are three of the four registers of two
-// vectors), and its sums stay in registers. All are taken in the order of block-inl.h.
+// vectors), and its sums stay in registers. All are taken in the order of block_moments-inl.h.
 
 #if defined(ACLGRAD_OPS_LAYER_NORM_PARTS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef ACLGRAD_OPS_LAYER_NORM_PARTS_INL_H_

@@ -6,9 +6,12 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <numeric>
 #include <optional>
+#include <random>
 #include <string>
 #include <tuple>
+#include <vector>
 
 #include "aclnnop/aclnn_layer_norm.h"
 #include "ops/layer_norm/cases.h"
@@ -680,6 +683,50 @@ TEST(LayerNorm, SixteenShortRowsHaveTheSameBitsOnEveryTarget) {
           problem.x.fill(x);
           expect_right();
         }
+      }
+    }
+  }
+}
+
+// A mean of 1 and half of an FP32 ulp more, to which three terms of half an ulp of the FP64 sum add
+// something or nothing, as the order of the additions has it: that of the row's vectors, wherever
+// the row lies and on every target. (Any sum of so many f16 numbers is exact in FP64.)
+TEST(LayerNorm, MeansThatTheOrderOfTheSumDecides) {
+  constexpr int64_t kRowCount = 40;
+  constexpr size_t kSpecial = 5;
+  uint64_t seed = seed_of_test(1);
+  for (const aclDataType dtype : {ACL_FLOAT, ACL_BF16}) {
+    for (int64_t cols = 17; cols <= 70; ++cols) {
+      std::mt19937_64 random(++seed);
+      std::vector<size_t> places(static_cast<size_t>(cols));
+      std::iota(places.begin(), places.end(), size_t{0});
+      for (int turn = 0; turn < 6; ++turn) {
+        SCOPED_TRACE(std::to_string(cols) + " columns, " + replay(seed));
+        std::shuffle(places.begin(), places.end(), random);
+        const auto whole = static_cast<double>(cols);
+        const double least = std::ldexp(1.0, std::ilogb(whole) - 53);
+        const double terms[kSpecial] = {whole, std::ldexp(whole, -24), least, least, least};
+        std::vector<double> x(static_cast<size_t>(kRowCount * cols));
+        for (size_t r = 0; r < static_cast<size_t>(kRowCount); ++r) {
+          for (size_t i = 0; i < kSpecial; ++i) x[r * places.size() + places[i]] = terms[i];
+        }
+        Options options = all_of(dtype);
+        options.mean = ACL_FLOAT;
+        Problem problem({kRowCount, cols}, options);
+        problem.x.fill(x);
+        ASSERT_TRUE(problem.run_it().ok());
+        const std::vector<double> means = problem.mean.values();
+        EXPECT_EQ(means, std::vector<double>(means.size(), means[0]));
+        const std::vector<uint8_t> bits = problem.output_bits();
+        expect_same_bits_everywhere([&] { return problem.run_it(); },
+                                    {&problem.y, &problem.mean, &problem.rstd});
+        options.in = options.out = Arrangement::kRowPadded;
+        Problem padded({kRowCount, cols}, options);
+        padded.weight.fill(problem.weight.values());
+        padded.bias.fill(problem.bias.values());
+        padded.x.fill(x);
+        ASSERT_TRUE(padded.run_it().ok());
+        expect_same_bits("padded", padded.output_bits(), bits);
       }
     }
   }

@@ -139,7 +139,7 @@ template <class T, size_t S, size_t V>
 HWY_NOINLINE void find_few_moments(Rows<T>& rows, size_t last, size_t n, double reciprocal_cols) {
   alignas(64) double sums[kRows * kWideSums];
   for (size_t r = 0; r < rows.count; ++r) {
-    put_few_sums<T, S, V>(rows.x[r], last, sums + r * kWideSums);
+    put_few_sums(rows.x[r], n, sums + r * kWideSums);
   }
   find_joined_moments(rows, sums, n, reciprocal_cols, [&](size_t r) HWY_ATTR {
     return few_squares<T, S, V>(rows.x[r], last, rows.mean[r]);

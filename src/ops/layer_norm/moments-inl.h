@@ -77,16 +77,6 @@ HWY_INLINE void add_first(const T* x, size_t count, Chain (&chains)[2]) {
   }
 }
 
-// Both chains of a sum, joined.
-HWY_INLINE void put_chains(const Chain (&chains)[2], double* out) {
-  constexpr size_t kHalf = kWideParts / 2;
-  for (size_t part = 0; part < kHalf; ++part) {
-    hn::Store(hn::Add(hn::Add(chains[0][part], chains[1][part]),
-                      hn::Add(chains[0][part + kHalf], chains[1][part + kHalf])),
-              TagF64(), out + part * kWideLanes);
-  }
-}
-
 // The sum of a row or panel, in FP64: between large numbers of both signs the mean may be small,
 // and elements near it are right only if it is. Vector i goes to chain i mod 2; the chains are
 // joined, then lanes i and i + 8.
@@ -105,7 +95,14 @@ class WideSum {
   HWY_INLINE void add_last(const T* x, size_t count) {
     if (count != 0) add_first(x, count, chains_);
   }
-  HWY_INLINE void put(double* out) const { put_chains(chains_, out); }
+  HWY_INLINE void put(double* out) const {
+    constexpr size_t kHalf = kWideParts / 2;
+    for (size_t part = 0; part < kHalf; ++part) {
+      hn::Store(hn::Add(hn::Add(chains_[0][part], chains_[1][part]),
+                        hn::Add(chains_[0][part + kHalf], chains_[1][part + kHalf])),
+                TagF64(), out + part * kWideLanes);
+    }
+  }
 
  private:
   Chain chains_[2];

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The sums of rows of at most four vectors, in the tree of put_sums() and square_chains(). How many
-// vectors there are of three or four is a constant, so that where loads can be masked a row has
-// neither loops nor branches.
+// vectors there are of three or four is a constant of their squares, and their sums have no loop.
 
 #if defined(ACLGRAD_OPS_LAYER_NORM_SHORT_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef ACLGRAD_OPS_LAYER_NORM_SHORT_INL_H_
@@ -88,26 +87,18 @@ HWY_INLINE F32x16 squares_of_two(const TwoVectors& x, size_t n, float centre) {
 // Rows of more than kTwo and up to kFour columns: S strips, of which the last one has `last`
 // columns in V vectors. (Two cores of Granite Rapids, ms: f32 300000x48 4.96 -> 4.01,
 // 400000x33 5.40
-// -> 3.95, bf16 300000x48 4.12 -> 3.90, f16 3.74 -> 3.41.)
+// -> 3.95, bf16 300000x48 4.12 -> 3.90, f16 3.74 -> 3.5.)
 inline constexpr size_t kFour = 2 * kTwo;
 template <class T>
 inline constexpr size_t kFourStrips = kFour / kStrip<T>;
 
-template <class T, size_t S, size_t V>
-HWY_INLINE void put_few_sums(const T* x, size_t last, double* out) {
-  Chain chains[2];
-  for (size_t part = 0; part < kWideParts; ++part) {
-    chains[0][part] = chains[1][part] = hn::Zero(TagF64());
-  }
-  if constexpr (kStripVectors<T> == 1) {
-    for (size_t s = 0; s + 1 < S; ++s) add_vector(x + s * kLanes, chains[s % 2]);
-  } else {
-    for (size_t s = 0; s + 1 < S; ++s) add_two(x + s * kTwo, chains);
-  }
-  const Strip<T> rest = load_strip_first(x + (S - 1) * kStrip<T>, last);
-  constexpr size_t kBefore = (S - 1) * kStripVectors<T>;
-  for (size_t i = 0; i < V; ++i) add_vector(rest.v[i], chains[(kBefore + i) % 2]);
-  put_chains(chains, out);
+// put_sums() without its loop.
+template <class T>
+HWY_INLINE void put_few_sums(const T* x, size_t n, double* out) {
+  WideSum sum;
+  sum.add(x);
+  sum.add_last(x + kTwo, n - kTwo);
+  sum.put(out);
 }
 
 template <class T, size_t S, size_t V>

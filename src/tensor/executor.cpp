@@ -78,11 +78,37 @@ bool same_addresses(const LaunchState& state, const Addresses& bases) {
   return true;
 }
 
-Status enqueue(LaunchState& state, bool repeatable, const Addresses& bases, void* workspace,
+// The work of a run: the state's own one where no other run has it, which is always so for a
+// one-shot executor.
+class RunWork {
+ public:
+  RunWork(LaunchState& state, bool repeatable)
+      : state_(state), taken_(repeatable && state.take_own_work()), own_(taken_ || !repeatable) {}
+  ~RunWork() {
+    if (taken_) state_.release_own_work();
+  }
+  RunWork(const RunWork&) = delete;
+  RunWork& operator=(const RunWork&) = delete;
+
+  // It is the state's, and this run may change it.
+  bool own() const { return own_; }
+  // From here on it frees itself.
+  LaunchWork* hand_over() {
+    LaunchWork* const work = own_ ? &state_.work : new LaunchWork(state_, false);
+    if (!taken_) state_.retain();
+    taken_ = false;
+    return work;
+  }
+
+ private:
+  LaunchState& state_;
+  bool taken_;
+  bool own_;
+};
+
+Status enqueue(LaunchState& state, RunWork& run_work, const Addresses& bases, void* workspace,
                uint32_t copies, bool planned, aclrtStream stream, AddressUse& use) {
-  const bool queued = repeatable && state.work_queued.exchange(true, std::memory_order_acquire);
-  LaunchWork* work = queued ? new LaunchWork(state, false) : &state.work;
-  state.retain();
+  LaunchWork* const work = run_work.hand_over();
   if (!work->bind(bases, workspace, copies, planned)) {
     delete work;
     return fail(ACL_ERROR_RT_MEMORY_ALLOCATION,
@@ -117,8 +143,8 @@ Status run(const char* op, void* workspace, uint64_t workspace_size, aclOpExecut
   if (!same || state.verified_changes != changes) {
     if (const Status status = check_ranges(state, bases, changes)) return status;
   }
-  // Other threads may run a repeatable one at this moment.
-  const bool known = same && !repeatable && state.work.knows(workspace, changes);
+  RunWork run_work(state, repeatable);
+  const bool known = same && run_work.own() && state.work.knows(workspace, changes);
   if (state.planned_size() > 0 && !known) {
     if (const Status status = check_workspace(state, bases, workspace, changes)) return status;
   }
@@ -128,8 +154,8 @@ Status run(const char* op, void* workspace, uint64_t workspace_size, aclOpExecut
   if (aclgrad_has_device_queues()) {
     if (const Status status = check_reach(state, bases, workspace, stream)) return status;
   }
-  if (!repeatable) state.work.note_known(workspace, changes);
-  const Status status = enqueue(state, repeatable, bases, workspace, copies, same, stream, use);
+  if (run_work.own()) state.work.note_known(workspace, changes);
+  const Status status = enqueue(state, run_work, bases, workspace, copies, same, stream, use);
   // Where launches block, 361001 is the answer of a run that found a data error.
   if (repeatable && (status == kOk || status == kRuntimeError)) pin->note_run();
   return status;

@@ -93,9 +93,9 @@ LaunchState* take_launch_state(const char* op, const CallKey* key) {
   return state;
 }
 
-void LaunchState::release() noexcept {
-  if (references.load(std::memory_order_acquire) != 1 &&
-      references.fetch_sub(1, std::memory_order_acq_rel) != 1) {
+void LaunchState::give_back(uint32_t share) noexcept {
+  if (references.load(std::memory_order_acquire) != share &&
+      references.fetch_sub(share, std::memory_order_acq_rel) != share) {
     return;
   }
   if (!complete) end_call();

@@ -119,6 +119,7 @@ struct LaunchState {
   size_t region_count = 0;
   int64_t workspace = 0;  // bytes booked so far, a multiple of 64; then the planned size
   const char* last_refusal = nullptr;  // of phase one, behind all checks
+  // How many hold it, and kOwnWork while the queued runs of a repeatable executor have `work`.
   std::atomic<uint32_t> references{1};
   bool too_large = false;
   // Phase one knew all addresses and found them right, with these copies, while the allocations had
@@ -135,7 +136,8 @@ struct LaunchState {
   const char* target = nullptr;
   LaunchState* next_spare = nullptr;
   LaunchWork work{*this, true};
-  std::atomic<bool> work_queued{false};
+
+  static constexpr uint32_t kOwnWork = uint32_t{1} << 31;
 
   bool runs() const { return call.run != nullptr; }
   // Empty again, for another plan.
@@ -152,7 +154,24 @@ struct LaunchState {
     call = {};
   }
   void retain() noexcept { references.fetch_add(1, std::memory_order_relaxed); }
-  void release() noexcept;
+  void release() noexcept { give_back(1); }
+  // `work` and one reference, for a run of a repeatable executor, which several threads may queue
+  // at once; false while another run has it.
+  bool take_own_work() noexcept {
+    uint32_t seen = references.load(std::memory_order_relaxed);
+    do {
+      if ((seen & kOwnWork) != 0) return false;
+    } while (!references.compare_exchange_weak(
+        seen, (seen | kOwnWork) + 1, std::memory_order_acquire, std::memory_order_relaxed));
+    return true;
+  }
+  // The reference of whoever has `work`, and that again if it was taken.
+  void release_own_work() noexcept {
+    give_back(1 + (references.load(std::memory_order_relaxed) & kOwnWork));
+  }
+
+ private:
+  void give_back(uint32_t share) noexcept;
 };
 
 // Made anew or recycled, with one reference; with the plan of the key where it is at hand (`key`

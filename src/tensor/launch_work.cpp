@@ -75,11 +75,10 @@ void LaunchWork::operator delete(LaunchWork* work, std::destroying_delete_t) noe
   if (work->embedded_) {
     work->release_scratch();
     work->begin_ = work->end_ = nullptr;
-    state.work_queued.store(false, std::memory_order_release);
-  } else {
-    work->~LaunchWork();
-    ::operator delete(work);
+    return state.release_own_work();
   }
+  work->~LaunchWork();
+  ::operator delete(work);
   state.release();
 }
 

@@ -208,9 +208,10 @@ void join_slabs(const Job& job, int64_t begin, int64_t end) {
         const double* from = job.totals(slab, head) + first;
         for (size_t i = 0; i < kTokens; ++i) totals[i] += from[i];
       }
+      alignas(64) T rounded[kTokens];
+      store16(round16(totals), rounded);
       for (size_t i = 0; i < kTokens; ++i) {
-        to[(first + static_cast<int64_t>(i)) * problem.dw.strides[0]] =
-            from_float<T>(static_cast<float>(totals[i]));
+        to[(first + static_cast<int64_t>(i)) * problem.dw.strides[0]] = rounded[i];
       }
     }
   }

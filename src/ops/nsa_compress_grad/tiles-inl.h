@@ -42,8 +42,12 @@ int64_t tile_heads(const Job& job) {
   return kTileChains / job.most_windows();
 }
 int64_t collected_heads(const Job& job) {
+  const Problem& problem = job.problem;
+  if (problem.width <= kSegment && problem.heads <= kMostCollectedColumns / problem.width) {
+    return problem.heads;
+  }
   // Two heads of half lines end with a line.
-  return kCollectedColumns / std::min(kSegment, job.problem.width) / 2 * 2;
+  return kCollectedColumns / std::min(kSegment, problem.width) / 2 * 2;
 }
 
 // The tokens' sums or chains of dw go into the slab's totals.

@@ -109,11 +109,12 @@ HWY_INLINE Strip<T> load_strip_first(const T* p, size_t count) {
 }
 
 // Calls fn with the number of vectors, a constant, that hold the first `count` columns of a strip.
-// Of BF16 both do, by turns.
+// Of BF16 both do, by turns, but for a single column.
 template <class T, class Fn>
 HWY_INLINE void with_vectors_of(size_t count, Fn&& fn) {
-  if constexpr (std::is_same_v<T, float16_t>) {
-    if (count <= kLanes) return fn(std::integral_constant<size_t, 1>());
+  if constexpr (kStripVectors<T> == 2) {
+    constexpr size_t kFirst = std::is_same_v<T, bfloat16_t> ? 1 : kLanes;
+    if (count <= kFirst) return fn(std::integral_constant<size_t, 1>());
   }
   fn(std::integral_constant<size_t, kStripVectors<T>>());
 }

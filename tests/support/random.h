@@ -6,6 +6,7 @@
 #ifndef ACLGRAD_TESTS_SUPPORT_RANDOM_H_
 #define ACLGRAD_TESTS_SUPPORT_RANDOM_H_
 
+#include <cmath>
 #include <cstdint>
 #include <cstdlib>
 #include <iterator>
@@ -85,6 +86,37 @@ inline std::vector<double> integer_values(int64_t count, uint64_t seed, int64_t 
   Random random(seed);
   std::vector<double> out(static_cast<size_t>(count));
   for (double& value : out) value = static_cast<double>(random.integer(low, high));
+  return out;
+}
+
+// Normal numbers, and among the terms of each sum a few pairs of 2^e and -2^e with e in [low,
+// high]. While one of a pair is in the sum without the other, what is added loses its last bits, so
+// that the sum shows in which order it was made: FP64 keeps 53 bits, FP32 24. `sum_of(i)`, from 0
+// on, is the number of the sum that element i is a term of.
+template <class SumOf>
+std::vector<double> cancelling_values(int64_t count, uint64_t seed, int64_t low, int64_t high,
+                                      SumOf&& sum_of) {
+  constexpr int kMostPairs = 4;  // in a sum, at most
+  Random random(seed);
+  std::vector<double> out = normal_values(count, seed + 1);
+  std::vector<std::vector<size_t>> sums;
+  for (size_t i = 0; i < out.size(); ++i) {
+    const size_t sum = static_cast<size_t>(sum_of(i));
+    if (sum >= sums.size()) sums.resize(sum + 1);
+    sums[sum].push_back(i);
+  }
+  for (const std::vector<size_t>& terms : sums) {
+    for (int pair = 0; terms.size() > 1 && pair < kMostPairs; ++pair) {
+      const size_t first = random.pick(terms);
+      const size_t second = random.pick(terms);
+      const int64_t exponent = random.integer(low, high);
+      // Two pairs may meet: nothing cancels what is overwritten.
+      const auto taken = [&](size_t i) { return std::abs(out[i]) > 8; };
+      if (first == second || taken(first) || taken(second)) continue;
+      out[first] = std::ldexp(1.0, static_cast<int>(exponent));
+      out[second] = -out[first];
+    }
+  }
   return out;
 }
 

@@ -214,5 +214,32 @@ TEST(Random, IsTheSameEverywhere) {
   EXPECT_EQ(seen, (std::set<int64_t>{-2, -1, 0, 1, 2}));
 }
 
+// As good as every sum of the terms from first to last is another one than from last to first, in
+// FP64 as in FP32, and nothing large is left of it.
+TEST(Random, CancellingValuesShowTheOrderOfSums) {
+  constexpr size_t kSums = 100;
+  constexpr size_t kTerms = 1000;
+  const std::vector<double> values =
+      cancelling_values(kSums * kTerms, 5, 20, 70, [](size_t i) { return i % kSums; });
+  const auto sum_of = [&]<class T>(size_t sum, bool backwards, T total) {
+    for (size_t i = 0; i < kTerms; ++i) {
+      const size_t term = backwards ? kTerms - 1 - i : i;
+      total += static_cast<T>(values[term * kSums + sum]);
+    }
+    return total;
+  };
+  const auto as_float = [](double value) { return static_cast<float>(value); };
+  size_t same_doubles = 0;
+  size_t same_floats = 0;
+  for (size_t sum = 0; sum < kSums; ++sum) {
+    const double forwards = sum_of(sum, false, 0.0);
+    if (as_float(forwards) == as_float(sum_of(sum, true, 0.0))) ++same_doubles;
+    if (sum_of(sum, false, 0.0f) == sum_of(sum, true, 0.0f)) ++same_floats;
+    EXPECT_LT(std::abs(forwards), std::ldexp(1.0, 30)) << sum;
+  }
+  EXPECT_LT(same_doubles, kSums / 4);
+  EXPECT_LT(same_floats, kSums / 10);
+}
+
 }  // namespace
 }  // namespace aclgrad::test

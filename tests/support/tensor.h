@@ -136,6 +136,12 @@ class Tensor {
   Tensor& fill_uniform(uint64_t seed, double low, double high) {
     return fill(uniform_values(numel(), seed, low, high));
   }
+  // Sums of these show the order of the additions, in FP32 and, but for FP16, in FP64.
+  template <class SumOf>
+  Tensor& fill_cancelling(uint64_t seed, SumOf&& sum_of) {
+    const bool narrow = dtype_ == ACL_FLOAT16;
+    return fill(cancelling_values(numel(), seed, narrow ? 12 : 20, narrow ? 14 : 70, sum_of));
+  }
   Tensor& fill_integers(uint64_t seed, int64_t low, int64_t high) {
     return fill(integer_values(numel(), seed, low, high));
   }

@@ -114,9 +114,18 @@ struct Problem {
     ASSERT_TRUE(outcome.ok()) << outcome;
     expect_right();
   }
-  // Right here; the same bits on every target and for every thread count.
+  // Right here; the same bits on every target and for every thread count, also where the sums show
+  // the order of the additions.
   void run_everywhere() {
     run_and_check();
+    expect_same_bits_everywhere([&] { return run_it(); }, {&out});
+    std::vector<size_t> group_of_row;
+    for (size_t g = 0; g < groups.size(); ++g) {
+      group_of_row.resize(static_cast<size_t>(groups[g].end), g);
+    }
+    const auto width = static_cast<size_t>(cols);
+    dy.fill_cancelling(7, [&](size_t i) { return group_of_row[i / width] * width + i % width; });
+    ASSERT_TRUE(run_it().ok());
     expect_same_bits_everywhere([&] { return run_it(); }, {&out});
   }
 

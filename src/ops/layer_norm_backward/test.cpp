@@ -159,8 +159,21 @@ TEST(LayerNormBackward, MatchesReferenceWithTheSameBitsOnEveryTargetAndThreadCou
       Problem problem({shape.rows, shape.cols}, all_of(dtype));
       ASSERT_TRUE(problem.run_it().ok());
       problem.expect_right(problem.exact());
-      expect_same_bits_everywhere([&] { return problem.run_it(); },
-                                  {&problem.dx, &problem.dgamma, &problem.dbeta});
+      const auto expect_same = [&] {
+        expect_same_bits_everywhere([&] { return problem.run_it(); },
+                                    {&problem.dx, &problem.dgamma, &problem.dbeta});
+      };
+      expect_same();
+      // Sums of the columns, then of the rows, that show the order of the additions.
+      for (Tensor* tensor : {&problem.x, &problem.rstd, &problem.gamma}) tensor->fill_constant(1);
+      problem.mean.fill_constant(0);
+      const auto cols = static_cast<size_t>(shape.cols);
+      problem.dy.fill_cancelling(7, [&](size_t i) { return i % cols; });
+      ASSERT_TRUE(problem.run_it().ok());
+      expect_same();
+      problem.dy.fill_cancelling(9, [&](size_t i) { return i / cols; });
+      ASSERT_TRUE(problem.run_it().ok());
+      expect_same();
     }
   }
 }

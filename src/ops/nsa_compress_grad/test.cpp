@@ -84,9 +84,17 @@ struct Problem {
     ASSERT_TRUE(outcome.ok()) << outcome;
     expect_right();
   }
-  // Right here; the same bits on every target and for every thread count.
+  // Right here; the same bits on every target and for every thread count, also where the sums of dw
+  // show the order of the additions.
   void run_everywhere() {
     run_and_check();
+    expect_same_bits_everywhere([&] { return run_it(); }, {&dx, &dw});
+    x.fill_constant(1.0);
+    w.fill_constant(1.0);
+    const auto width = static_cast<size_t>(shape.width);
+    const auto heads = static_cast<size_t>(shape.heads);
+    dy.fill_cancelling(7, [&](size_t i) { return i / width % heads; });
+    ASSERT_TRUE(run_it().ok());
     expect_same_bits_everywhere([&] { return run_it(); }, {&dx, &dw});
   }
   void expect_bits_of(const Problem& other) const {

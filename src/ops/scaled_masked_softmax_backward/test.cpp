@@ -113,6 +113,13 @@ TEST(ScaledMaskedSoftmaxBackward, MatchesReferenceWithTheSameBitsOnEveryTargetAn
       ASSERT_TRUE(problem.run_it().ok());
       problem.expect_right();
       expect_same_bits_everywhere([&] { return problem.run_it(); }, {&problem.dx});
+      // Sums of rows that show the order of the additions.
+      problem.mask.fill_constant(0);
+      problem.y.fill_constant(0.25);
+      const auto cols = static_cast<size_t>(shape.cols);
+      problem.dy.fill_cancelling(7, [&](size_t i) { return i / cols; });
+      ASSERT_TRUE(problem.run_it().ok());
+      expect_same_bits_everywhere([&] { return problem.run_it(); }, {&problem.dx});
     }
   }
 }

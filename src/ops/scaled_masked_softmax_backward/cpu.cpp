@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // ScaledMaskedSoftmaxBackward on the CPU: one parallel pass over blocks of rows. A row is visited
-// twice: row_sum() brings it from memory into L1, write_dx() finds it there. Rows of 16 to 32
-// elements stay in registers instead; most of up to 128 are visited without loops (medium-inl.h);
-// shorter ones are taken many at a time (short-inl.h). An output that does not fit the cache is
+// twice: row_sum() brings it from memory into L1, write_dx() finds it there. Rows of up to 128
+// elements are mostly visited without loops (medium-inl.h; small-inl.h of up to 32), those of fewer
+// than 16 are taken many at a time (short-inl.h). An output that does not fit the cache is
 // written past it in whole lines (lines-inl.h), on some cores by turns with the next row's sum
 // (turns-inl.h); where a row has only few of them, rows are gathered in a Stage.
 #include <algorithm>
@@ -31,6 +31,7 @@
 #include "ops/scaled_masked_softmax_backward/lines-inl.h"
 #include "ops/scaled_masked_softmax_backward/medium-inl.h"
 #include "ops/scaled_masked_softmax_backward/short-inl.h"
+#include "ops/scaled_masked_softmax_backward/small-inl.h"
 #include "ops/scaled_masked_softmax_backward/turns-inl.h"
 #include "ops/scaled_masked_softmax_backward/visits-inl.h"
 
@@ -47,14 +48,10 @@ constexpr size_t kFewLines = 8;
 // end of the sum, a chain of dependent additions, is not waited for: this many bytes of dy and y.
 constexpr size_t kAheadBytes = 8192;
 
-// Rows of 16 to 32 elements are asked for so many rows before, 2 to 8 KiB: the hardware's own
-// prefetching begins anew with every page (1x1x4000000x17 on two cores of Granite Rapids, f32 33.4
-// -> 24.6 ms, bf16 45.3 -> 26.7; 8 rows ahead 27.2, 38.3).
-constexpr int64_t kSmallRowsAhead = 64;
-
-// Longer ones so many bytes, at least a row, ahead; 16-bit rows of up to 128 columns, eight of
-// which are summed together, are nine or more ahead even so (two cores of Granite Rapids, the next
-// row but one -> so, bf16 256x12x77x77 5.0 -> 4.2 ms, 64x12x197x197 6.8 -> 5.7, f32 6.8 -> 6.1, 8.8
+// Rows of over 32 elements are asked for so many bytes, at least a row, ahead; 16-bit rows of up to
+// 128 columns, eight of which are summed together, are nine or more ahead even so (two cores of
+// Granite Rapids, the next row but one -> so, bf16 256x12x77x77 5.0 -> 4.2 ms, 64x12x197x197 6.8
+// -> 5.7, f32 6.8 -> 6.1, 8.8
 // -> 8.7; f32 with 4 KiB 6.3, 8.6).
 template <class T>
 constexpr int64_t kAskedAheadBytes = sizeof(T) == 2 ? 4096 : 2048;
@@ -86,79 +83,6 @@ namespace HWY_NAMESPACE {
 namespace {
 
 using namespace aclgrad::HWY_NAMESPACE;
-
-template <class T, size_t V>
-void unusual_small_row(const Job& job, Row<T> row, Stage<T>* stage, float sum);
-
-// A row of 16 elements (V = 1 vector) or of 17 to 32 (V = 2), which stays in registers between its
-// two visits. The second vector ends with the row and counts what the first one left out. kClean:
-// the job is, and nothing is scaled before the sum. kJudged: it is known not to take FP64.
-template <class T, size_t V, bool kClean, bool kJudged = false>
-HWY_INLINE void small_row(const Job& job, const Row<T>& row, Stage<T>* stage) {
-  const size_t cols = job.cols;
-  const size_t at[2] = {0, cols - kLanes};
-  F32x16 dy[V], y[V], products[V];
-  const F32x16 zero = zero16();
-  for_constants<V>([&](auto v) ACLGRAD_INLINED {
-    dy[v] = load16(row.dy + at[v]);
-    y[v] = load16(row.y + at[v]);
-    if constexpr (!kClean) dy[v] = mul(dy[v], set16(job.factors.on_dy));
-    products[v] = fma(dy[v], y[v], zero);
-  });
-  if constexpr (V == 2) {
-    products[0] = add(products[0], first_from(2 * kLanes - cols, zero, products[1]));
-  }
-  const auto sum = static_cast<float>(join16(products[0]));
-  if (!kJudged && HWY_UNLIKELY(!is_ordinary(job, sum))) {
-    return unusual_small_row<T, V>(job, row, stage, sum);
-  }
-  const Terms terms = terms_of(job.factors, sum);
-  T* to = stage != nullptr ? stage->room(row.dx, cols) : row.dx;
-  F32x16 dx[V];
-  for_constants<V>([&](auto v) ACLGRAD_INLINED {
-    const F32x16 product = fma(dy[v], y[v], mul(y[v], terms.minus_sum));
-    dx[v] = masked(mul(product, terms.on_dx), row.mask + at[v]);
-  });
-  for_constants<V>([&](auto v) ACLGRAD_INLINED {
-    if constexpr (kClean) {
-      store_clean16(dx[v], to + at[v], false);
-    } else {
-      store16(dx[v], to + at[v]);
-    }
-  });
-}
-
-// Out of line, from the beginning and with a copy, so that ordinary rows keep nothing in memory for
-// it.
-template <class T, size_t V>
-HWY_NOINLINE void unusual_small_row(const Job& job, Row<T> row, Stage<T>* stage, float sum) {
-  if (is_exact(job, row, sum)) {
-    write_exact(job, row, stage != nullptr ? stage->room(row.dx, job.cols) : row.dx);
-  } else {
-    small_row<T, V, false, true>(job, row, stage);
-  }
-}
-
-template <class T, size_t V, bool kClean>
-void small_run(const Job& job, const Row<T>& first, const Steps& steps, Stage<T>* stage) {
-  const int64_t ahead = steps.count > 1 ? kSmallRowsAhead : 0;  // the step of one row is any number
-  for (int64_t r = 0; r < steps.count; ++r) {
-    const Row<T> row = first.moved(steps, r);
-    hwy::Prefetch(row.dy + ahead * steps.dy);
-    hwy::Prefetch(row.y + ahead * steps.y);
-    hwy::Prefetch(row.mask + ahead * steps.mask);
-    small_row<T, V, kClean>(job, row, stage);
-  }
-}
-template <class T>
-void small_run(const Job& job, const Row<T>& first, const Steps& steps, Stage<T>* stage) {
-  if (job.cols == kLanes) {
-    return job.clean ? small_run<T, 1, true>(job, first, steps, stage)
-                     : small_run<T, 1, false>(job, first, steps, stage);
-  }
-  return job.clean ? small_run<T, 2, true>(job, first, steps, stage)
-                   : small_run<T, 2, false>(job, first, steps, stage);
-}
 
 // What the first visit to a row leaves for the second.
 struct Summed {

@@ -88,8 +88,18 @@ void sum_narrow_groups(const Job& job, NarrowGroups<T> groups, const NarrowRows&
   alignas(64) double lanes[(kTogether + 1) * kTogether];
   const int64_t last = groups.count - 1;
   const int64_t open_ones = !job.contiguous ? 0 : groups.open ? groups.count : last;
-  for (int64_t i = 0; i < open_ones; ++i) {
-    sum_block(groups.from + i * groups.pitch, of_each, true, lanes + i * kTogether);
+  int64_t done = 0;
+  const int64_t half = open_ones / 2;
+  if (reads_two_streams<T>() && half * groups.pitch >= kApart<T>) {
+    for (; done < half; ++done) {
+      const T* const from = groups.from + done * groups.pitch;
+      double* const to = lanes + done * kTogether;
+      sum_two_blocks(from, from + half * groups.pitch, of_each, to, to + half * kTogether);
+    }
+    done = 2 * half;
+  }
+  for (; done < open_ones; ++done) {
+    sum_block(groups.from + done * groups.pitch, of_each, true, lanes + done * kTogether);
   }
   for (int64_t i = open_ones; i < groups.count; ++i) {
     const bool open = groups.open || (job.contiguous && i < last);

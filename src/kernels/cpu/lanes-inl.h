@@ -132,29 +132,34 @@ ACLGRAD_ONE_INSTRUCTION VecF32 fused(VecF32 a, VecF32 b, VecF32 c) {
 #endif
 }
 
+// a * b - c
+HWY_INLINE VecF32 fused_minus(VecF32 a, VecF32 b, VecF32 c) {
+#if HWY_NATIVE_FMA
+  return hn::MulSub(a, b, c);
+#else
+  return fused(a, b, hn::Neg(c));
+#endif
+}
+// c - a * b
+HWY_INLINE VecF32 minus_fused(VecF32 a, VecF32 b, VecF32 c) {
+#if HWY_NATIVE_FMA
+  return hn::NegMulAdd(a, b, c);
+#else
+  return fused(hn::Neg(a), b, c);
+#endif
+}
+
 // a * b + c
 HWY_INLINE F32x16 fma(const F32x16& a, const F32x16& b, const F32x16& c) {
   return each_part([&](size_t i) HWY_ATTR { return fused(a.part[i], b.part[i], c.part[i]); });
 }
 // c - a * b
 HWY_INLINE F32x16 fnma(const F32x16& a, const F32x16& b, const F32x16& c) {
-  return each_part([&](size_t i) HWY_ATTR {
-#if HWY_NATIVE_FMA
-    return hn::NegMulAdd(a.part[i], b.part[i], c.part[i]);
-#else
-    return fused(hn::Neg(a.part[i]), b.part[i], c.part[i]);
-#endif
-  });
+  return each_part([&](size_t i) HWY_ATTR { return minus_fused(a.part[i], b.part[i], c.part[i]); });
 }
 // a * b - c
 HWY_INLINE F32x16 fms(const F32x16& a, const F32x16& b, const F32x16& c) {
-  return each_part([&](size_t i) HWY_ATTR {
-#if HWY_NATIVE_FMA
-    return hn::MulSub(a.part[i], b.part[i], c.part[i]);
-#else
-    return fused(a.part[i], b.part[i], hn::Neg(c.part[i]));
-#endif
-  });
+  return each_part([&](size_t i) HWY_ATTR { return fused_minus(a.part[i], b.part[i], c.part[i]); });
 }
 
 // Lanes from `count` on become +0, whatever stands in them.

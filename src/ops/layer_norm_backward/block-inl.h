@@ -24,8 +24,10 @@ using namespace aclgrad::HWY_NAMESPACE;
 
 inline constexpr size_t kRows = static_cast<size_t>(kRowBlock);
 
-// Columns visited for all rows of a group before the next ones: 4 KiB of chains.
+// Columns visited for all rows of a group before the next ones: 4 KiB of chains; 8 KiB where rows
+// are visited one by one, so that each is read and written in longer runs.
 inline constexpr int64_t kTile = 512;
+inline constexpr int64_t kLongTile = 1024;
 
 // Columns that one round of the four chains of a row covers: four vectors.
 inline constexpr size_t kRound = kRowChains * kLanes;
@@ -69,6 +71,9 @@ struct Rows {
   uint32_t exact = 0;     // bit r: the dx of row r takes FP64 (exact-inl.h), from these means
   Means exact_means[kRows];
   Ahead ahead;
+  bool one_by_one = false;  // the second visit takes one row at a time (Visiting)
+
+  int64_t tile() const { return one_by_one ? kLongTile : kTile; }
 };
 
 // Registers for numbers of rows: half of a logical vector, as RowLanes::join() writes them. A load

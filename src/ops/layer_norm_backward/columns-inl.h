@@ -69,10 +69,11 @@ struct SecondVisit {
       dy_row[r] = rows.dy[first + r];
       x_row[r] = rows.x[first + r];
       dx_row[r] = rows.dx[first + r];
-      mean[r] = set16(rows.mean[first + r]);
-      rstd[r] = set16(rows.rstd[first + r]);
-      mean_g[r] = set16(rows.mean_g[first + r]);
-      mean_gx[r] = set16(rows.mean_gx[first + r]);
+      const TagF32 d;
+      mean[r] = hn::Set(d, rows.mean[first + r]);
+      rstd[r] = hn::Set(d, rows.rstd[first + r]);
+      mean_g[r] = hn::Set(d, rows.mean_g[first + r]);
+      mean_gx[r] = hn::Set(d, rows.mean_gx[first + r]);
     });
   }
 
@@ -91,16 +92,40 @@ struct SecondVisit {
       const T* dy_at = dy_row[r] + at;
       const T* x_at = x_row[r] + at;
       second_prefetch<kFetch>(dy_at, x_at, ahead);
+      const auto dx_at = [&](size_t i, size_t part, VecF32 dy, VecF32 x) HWY_ATTR {
+        const VecF32 xhat = hn::Mul(hn::Sub(x, mean[r]), rstd[r]);
+        dgamma[i].part[part] = fused(dy, xhat, dgamma[i].part[part]);
+        dbeta[i].part[part] = hn::Add(dbeta[i].part[part], dy);
+        const VecF32 centred = fused_minus(dy, gamma.v[i].part[part], mean_g[r]);
+        return hn::Mul(minus_fused(xhat, mean_gx[r], centred), rstd[r]);
+      };
+#if HWY_TARGET != HWY_SCALAR
+      if constexpr (kPlain) {
+        if (whole) {
+          // Piece by piece: of AVX2's sixteen registers eight hold chains.
+          PackedPiece<T> pieces[kPieces<T>];
+          for_constants<kPieces<T>>([&](auto piece) ACLGRAD_INLINED {
+            const Piece<T> dy = load_piece(dy_at, piece);
+            const Piece<T> x = load_piece(x_at, piece);
+            Piece<T> dx;
+            for_constants<kPieceRegisters<T>>([&](auto i) ACLGRAD_INLINED {
+              dx.v[i] = dx_at(piece_vector<T>(piece, i), piece_part<T>(piece), dy.v[i], x.v[i]);
+            });
+            pieces[piece] = packed_piece(dx);
+          });
+          return store_pieces<T>(pieces, static_cast<T*>(dx_row[r]) + at, store.streaming);
+        }
+      }
+#endif
       const Strip<T> dy = whole ? load_strip(dy_at) : load_strip_first(dy_at, count);
       const Strip<T> x = whole ? load_strip(x_at) : load_strip_first(x_at, count);
       Strip<T> dx;
       dx.v[kVectors - 1] = zero16();
       for_constants<vectors>([&](auto i) ACLGRAD_INLINED {
-        const F32x16 xhat = mul(sub(x.v[i], mean[r]), rstd[r]);
-        dgamma[i] = fma(dy.v[i], xhat, dgamma[i]);
-        dbeta[i] = add(dbeta[i], dy.v[i]);
-        const F32x16 centred = fms(dy.v[i], gamma.v[i], mean_g[r]);
-        dx.v[i] = mul(fnma(xhat, mean_gx[r], centred), rstd[r]);
+        ACLGRAD_PARTS
+        for (size_t part = 0; part < kParts; ++part) {
+          dx.v[i].part[part] = dx_at(i, part, dy.v[i].part[part], x.v[i].part[part]);
+        }
       });
       if constexpr (kPlain) {
         T* to = static_cast<T*>(dx_row[r]) + at;
@@ -131,14 +156,14 @@ struct SecondVisit {
   const T* dy_row[R];
   const T* x_row[R];
   void* dx_row[R];
-  F32x16 mean[R], rstd[R], mean_g[R], mean_gx[R];
+  VecF32 mean[R], rstd[R], mean_g[R], mean_gx[R];
   const Ahead ahead;
   const Store store;
 };
 
 // Second visit, columns [begin, end) of rows [first, last), four or two rows at a time: the chains
 // of a column are loaded and stored once for them. (Two are enough where every store decides on a
-// dtype.)
+// dtype.) Or one after the other: rows.one_by_one.
 template <class T, bool kPlain, Fetch kFetch = Fetch::kTwice>
 void write_columns(const Rows<T>& rows, size_t first, size_t last, const float* gamma,
                    const Store& store, size_t begin, size_t end, float* chain) {
@@ -148,8 +173,10 @@ void write_columns(const Rows<T>& rows, size_t first, size_t last, const float* 
       SecondVisit<T, count, kPlain, kFetch>(rows, r, store).add_columns(gamma, begin, end, chain);
     }
   };
-  if constexpr (kPlain) visit(std::integral_constant<size_t, 4>());
-  visit(std::integral_constant<size_t, 2>());
+  if (!kPlain || !rows.one_by_one) {
+    if constexpr (kPlain) visit(std::integral_constant<size_t, 4>());
+    visit(std::integral_constant<size_t, 2>());
+  }
   visit(std::integral_constant<size_t, 1>());
 }
 

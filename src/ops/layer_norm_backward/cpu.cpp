@@ -37,15 +37,31 @@ namespace {
 // Bytes of dy and x of the rows that stay in L1 between both visits.
 constexpr int64_t kPartOfL1 = int64_t{24} << 10;
 
+// The same of a small L2.
+constexpr int64_t kPartOfL2 = int64_t{64} << 10;
+
 // Rows that are visited together, from the bytes of dy and x in a row: a row block, eight or four
 // rows while both visits stay in L1; else two, from L2, because more rows a power of two apart
 // crowd each other out of the caches (Zen 4), or four of up to 48 KiB where prefetches wait (bf16
 // 2048x12288 on Granite Rapids: 6.1 and 5.5 ms). Does not influence the bits.
 inline int64_t group_rows_of(int64_t row_bytes) {
-  constexpr int64_t kPartOfL2 = int64_t{192} << 10;
+  constexpr int64_t kPartOfLargeL2 = int64_t{192} << 10;
   if (kRowBlock * row_bytes <= kPartOfL1 / 2) return kRowBlock;
   if (8 * row_bytes <= kPartOfL1) return 8;
-  return 4 * row_bytes <= (kDropsPrefetches ? kPartOfL1 : kPartOfL2) ? 4 : 2;
+  return 4 * row_bytes <= (kDropsPrefetches ? kPartOfL1 : kPartOfLargeL2) ? 4 : 2;
+}
+
+// Whether rows that leave L1 between their visits are a row block together all the same, which the
+// second visit takes one by one. Where prefetches are dropped and L2 is small, what counts is that
+// chains do not go from group to group through the caches, and that a row is read and written in
+// one run: rows a multiple of 4 KiB apart, visited side by side, share few places of L1. From L3
+// even long rows come fast enough. (Two cores of Zen 3, ms, two rows together and so: f32
+// 2048x12288 11.1 -> 9.1, 24576x1024 11.9 -> 8.6, 200704x192, eight together, 16.0 -> 12.9, bf16
+// 8192x4096 10.4 -> 8.3, f16 12288x2048 7.9 -> 5.7.)
+inline bool takes_blocks_one_by_one(int64_t row_bytes) {
+  constexpr int64_t kPartOfL3 = int64_t{2} << 20;
+  return kDropsPrefetches && has_small_l2() && kRowBlock * row_bytes > kPartOfL1 / 2 &&
+         kRowBlock * row_bytes <= kPartOfL3;
 }
 
 // Memory of the calling thread for `count` floats, kept for its next call; null when there is none.
@@ -74,9 +90,10 @@ using namespace aclgrad::HWY_NAMESPACE;
 struct Visiting {
   Turns turns;
   int64_t group_rows;
-  float* chain;  // null: a group is a row block
-  bool staged;   // dx goes to memory through a stage
-  Ahead ahead;   // none where rows are not at equal distances
+  bool one_by_one;  // in the second visit
+  float* chain;     // null: a group is a row block
+  bool staged;      // dx goes to memory through a stage
+  Ahead ahead;      // none where rows are not at equal distances
 };
 
 template <class T>
@@ -98,6 +115,10 @@ Visiting visiting_of(const Job& job) {
                cols * size % static_cast<int64_t>(kLineBytes) != 0 && fits(1);
   out.turns = turns_of<T>(job, out.staged);
   out.group_rows = out.turns == Turns::kOfRounds ? int64_t{kFusedRows} : group_rows_of(row_bytes);
+  // FP32 rows that are staged lose (32768x769: 10.8 -> 12.0 ms).
+  out.one_by_one = !job.gathered && !(out.staged && sizeof(T) == sizeof(float)) &&
+                   takes_blocks_one_by_one(row_bytes);
+  if (out.one_by_one) out.group_rows = kRowBlock;
   while (out.staged && !fits(out.group_rows)) out.group_rows /= 2;
   if (out.group_rows < kRowBlock) {
     out.chain = thread_scratch(2 * job.padded_cols);
@@ -107,18 +128,26 @@ Visiting visiting_of(const Job& job) {
       out.staged = out.staged && fits(kRowBlock);
     }
   }
-  // A small L2 loses a part of long rows before they are visited: they are asked for late, to come
-  // to L1 (two Zen 3 cores, f32 2048x12288: 15.4 -> 12.3 ms, bf16 12.7 -> 11.4; f32 200704x192,
-  // whose rows do not leave L1, 20.7 -> 26.6).
   const bool in_l1 = out.group_rows * row_bytes <= kPartOfL1;
-  out.ahead.twice = kDropsPrefetches ? in_l1 || !has_small_l2()
-                                     : sizeof(T) == 2 && out.group_rows < kRowBlock && in_l1;
+  bool asks = has_equal_distances(job);
+  if (!kDropsPrefetches) {
+    out.ahead.twice = sizeof(T) == 2 && out.group_rows < kRowBlock && in_l1;
+  } else if (out.one_by_one) {
+    // A small L2 loses a part of long rows before they are visited: those of FP32 are asked for
+    // late, to come to L1, 16-bit ones not at all, which the hardware finds as early (two cores of
+    // Zen 3, asked for twice, once and not, ms: f32 8192x3072 9.4, 9.2, 10.4, bf16 7.0, 7.4, 6.2;
+    // 65536x512 7.7, 8.1, 8.0).
+    out.ahead.twice = kRowBlock * row_bytes <= kPartOfL2;
+    asks = asks && (out.ahead.twice || sizeof(T) == sizeof(float));
+  } else {
+    out.ahead.twice = in_l1 || !has_small_l2();
+  }
   int64_t ahead = out.group_rows;
   if (out.turns == Turns::kOfRows) {
     out.ahead.twice = false;
     ahead += fused_rows_ahead(cols * size);
   }
-  if (has_equal_distances(job)) {
+  if (asks) {
     out.ahead.dy = ahead * size * job.places.dy.stride();
     out.ahead.x = ahead * size * job.places.x.stride();
   }
@@ -151,6 +180,7 @@ HWY_INLINE void enter_rows(const Job& job, const Visiting& visiting, int64_t row
   // it would wait for them.
   constexpr Ahead kNone{0, 0, false};
   rows.ahead = row + count == job.problem.rows ? kNone : visiting.ahead;
+  rows.one_by_one = visiting.one_by_one;
 }
 
 // A slab whose groups come one after the other.

@@ -332,7 +332,7 @@ class ExactTile {
   void write_dx(const float* gamma, aclDataType dtype) const {
     visit_float(dtype, [&](auto type) {
       using Out = decltype(type);
-      Out dx[kTile];
+      Out dx[kLongTile];
       for (size_t c = 0; c < count_; ++c) dx[c] = from_float<Out>(dx_at(c, gamma));
       auto* row = static_cast<Out*>(rows_.dx[r_]);
       if (forms_.dx.dense()) {
@@ -371,9 +371,9 @@ class ExactTile {
   size_t r_;
   int64_t begin_;
   size_t count_;
-  T dy_[kTile];
-  T x_[kTile];
-  float before_[kTile];
+  T dy_[kLongTile];
+  T x_[kLongTile];
+  float before_[kLongTile];
 };
 
 // The second visit of columns [begin, begin + count) where some rows are `rows.exact` or

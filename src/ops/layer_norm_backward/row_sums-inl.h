@@ -63,15 +63,39 @@ struct RowChains {
     });
   }
 
+#if HWY_TARGET != HWY_SCALAR
+  // Piece by piece: AVX2's registers do not hold all chains.
+  template <class First>
+  HWY_INLINE void add_whole_strip(const T* dy_row, const T* x_row, const float* gamma,
+                                  First first) {
+    for_constants<kPieces<T>>([&](auto piece) ACLGRAD_INLINED {
+      const Piece<T> dy = load_piece(dy_row, piece);
+      const Piece<T> x = load_piece(x_row, piece);
+      for_constants<kPieceRegisters<T>>([&](auto i) ACLGRAD_INLINED {
+        constexpr size_t vector = piece_vector<T>(piece, i), part = piece_part<T>(piece);
+        const VecF32 g = hn::Mul(dy.v[i], load_part(gamma + vector * kLanes + part * kPartLanes));
+        const VecF32 xhat = hn::Mul(hn::Sub(x.v[i], mean.part[0]), rstd.part[0]);
+        F32x16(&chain)[2] = acc[first + vector];
+        chain[0].part[part] = hn::Add(chain[0].part[part], g);
+        chain[1].part[part] = fused(g, xhat, chain[1].part[part]);
+      });
+    });
+  }
+#else
+  template <class First>
+  HWY_INLINE void add_whole_strip(const T* dy, const T* x, const float* gamma, First first) {
+    add_strip(load_strip(dy), load_strip(x), gamma, kStrip<T>,
+              std::integral_constant<size_t, kVectors>(), first);
+  }
+#endif
+
   // A round of columns; ask(dy, x) is called with every strip.
   template <class Ask>
   HWY_INLINE void add_round(const T* dy, const T* x, const float* gamma, Ask&& ask) {
     for_constants<kStrips>([&](auto s) ACLGRAD_INLINED {
       constexpr size_t at = s * kStrip<T>;
       ask(dy + at, x + at);
-      add_strip(load_strip(dy + at), load_strip(x + at), gamma + at, kStrip<T>,
-                std::integral_constant<size_t, kVectors>(),
-                std::integral_constant<size_t, s * kVectors>());
+      add_whole_strip(dy + at, x + at, gamma + at, std::integral_constant<size_t, s * kVectors>());
     });
   }
 

@@ -224,10 +224,11 @@ HWY_INLINE void write_rows(const Job& job, Rows<T>& rows, const Group& group, in
     }
   }
   if (store.streaming) store.streaming = begin_lines(rows, begin);
-  alignas(64) float tile_chain[2 * kTile];
-  for (int64_t at = begin; at < end; at += kTile) {
+  alignas(64) float tile_chain[2 * kLongTile];
+  const int64_t step = rows.tile();
+  for (int64_t at = begin; at < end; at += step) {
     float* chain = group.chain == nullptr ? tile_chain : group.chain + 2 * (at - begin);
-    const Tile tile{at, std::min(at + kTile, end), chain};
+    const Tile tile{at, std::min(at + step, end), chain};
     if (group.first) clear_chains<T>(chain, tile.end - at);
     if (carried) {
       write_carried(job, rows, *way, chain);

@@ -43,8 +43,10 @@ constexpr size_t kTokens = static_cast<size_t>(kGroup);
 // Windows of a token that are taken together, and pairs of columns that are then taken side by
 // side: as many as find room in registers for their elements of dy. Four pairs of two windows find
 // it too, but too many lines of dx are then under way at once: f16 65536x4x128, 32 tokens every 16,
-// took 16 ms instead of 4.6 (one Zen 4 core). Does not influence the bits.
-constexpr size_t kMostTogether = kParts == 1 ? 8 : kParts == 16 ? 2 : 4;
+// took 16 ms instead of 4.6 (one Zen 4 core). AVX2 has no room for eight windows of a pair, and
+// takes them from the stack: still half of the time of four and four (two cores of Zen 3, 128
+// tokens every 16, bf16 18.4 -> 9.6 ms, f16 17.7 -> 9.2). Does not influence the bits.
+constexpr size_t kMostTogether = kParts <= 2 ? 8 : kParts == 16 ? 2 : 4;
 template <size_t R>
 inline constexpr size_t kPairsTogether = kParts == 1 && R <= 4 ? 2 : 1;
 
@@ -116,7 +118,10 @@ HWY_INLINE void visit_pairs(const Piece<T>& piece, const Strip<T>& strip, RowsAh
     x_token = static_cast<int64_t>(V * kPair);
   }
   T* dx = strip.dx;
-  for (size_t u = 0; u < kTokens; ++u, x += x_token, dx += piece.dx_token) {
+  // Copies, because the compiler must assume that a store to dx changes them.
+  const int64_t w_window = piece.w_window, dx_token = piece.dx_token;
+  const bool streaming = piece.streaming;
+  for (size_t u = 0; u < kTokens; ++u, x += x_token, dx += dx_token) {
     Pair value[V], sum[V];
     for_constants<V>([&](auto v) ACLGRAD_INLINED {
       ahead.next_line();
@@ -125,7 +130,7 @@ HWY_INLINE void visit_pairs(const Piece<T>& piece, const Strip<T>& strip, RowsAh
     });
     for_constants<R>([&](auto a) ACLGRAD_INLINED {
       const F32x16 weight =
-          set16(strip.w[static_cast<int64_t>(a) * piece.w_window + static_cast<int64_t>(u)]);
+          set16(strip.w[static_cast<int64_t>(a) * w_window + static_cast<int64_t>(u)]);
       float* chain = strip.chains + (a * kTokens + u) * kLanes;
       F32x16 dw = kFirst ? zero16() : load16(chain);
       for_constants<V>([&](auto v) ACLGRAD_INLINED {
@@ -137,7 +142,7 @@ HWY_INLINE void visit_pairs(const Piece<T>& piece, const Strip<T>& strip, RowsAh
       store_raw(dw, chain);
     });
     for_constants<V>([&](auto v)
-                         ACLGRAD_INLINED { store_pair(sum[v], dx + v * kPair, piece.streaming); });
+                         ACLGRAD_INLINED { store_pair(sum[v], dx + v * kPair, streaming); });
   }
 }
 

@@ -107,7 +107,11 @@ HWY_INLINE double join16(const F32x16& v) {
 template <size_t K, class Term>
 HWY_INLINE void row_sums(size_t n, double (&sums)[K], Term&& term) {
   constexpr size_t kChains = kRowChains;
-  alignas(64) double totals[K][kLanes] = {};
+  constexpr size_t kBlock = kChains * kChain * kLanes;
+  alignas(64) double totals[K][kLanes];
+  if (n > kBlock) {  // else there is nothing to carry
+    for (size_t k = 0; k < K; ++k) set_to(totals[k], zero16());
+  }
   const size_t full = n / kLanes;
   const size_t rest = n % kLanes;
   for (size_t begin = 0; begin * kLanes < n; begin += kChains * kChain) {
@@ -136,7 +140,7 @@ HWY_INLINE void row_sums(size_t n, double (&sums)[K], Term&& term) {
     finish(i + 1, acc[1]);
     finish(i + 2, acc[2]);
     finish(i + 3, acc[3]);
-    if (n <= kChains * kChain * kLanes) {  // the only block: nothing to carry
+    if (n <= kBlock) {
       for (size_t k = 0; k < K; ++k) {
         sums[k] = join16(add(add(acc[0][k], acc[1][k]), add(acc[2][k], acc[3][k])));
       }

@@ -274,7 +274,8 @@ HWY_INLINE void sum_block(const T* from, const NarrowRows& block, bool open, dou
     // The later chains' sums wait for the earlier ones to be added.
     constexpr int64_t kChains = 16;
     alignas(64) float waiting[kChains * kTogether];
-    for (; i + 2 * kChains <= before; i += 2 * kChains, from += 2 * kChains * chain) {
+    const int64_t open_ones = open_before_last ? before : before - 1;
+    for (; i + 2 * kChains <= open_ones; i += 2 * kChains, from += 2 * kChains * chain) {
       for (int64_t k = 0; k < kChains; ++k) {
         const T* const first = from + k * chain;
         const TwoSums sums = sum_two(first, first + kChains * chain, full);

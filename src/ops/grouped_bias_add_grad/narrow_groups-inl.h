@@ -17,6 +17,7 @@
 #include "ops/grouped_bias_add_grad/chains-inl.h"
 #include "ops/grouped_bias_add_grad/job.h"
 #include "ops/grouped_bias_add_grad/narrow-inl.h"
+#include "ops/grouped_bias_add_grad/narrow_blocks-inl.h"
 #include "ops/grouped_bias_add_grad/tree.h"
 
 HWY_BEFORE_NAMESPACE();

@@ -109,7 +109,7 @@ HWY_INLINE void row_sums(size_t n, double (&sums)[K], Term&& term) {
   constexpr size_t kChains = kRowChains;
   constexpr size_t kBlock = kChains * kChain * kLanes;
   alignas(64) double totals[K][kLanes];
-  if (n > kBlock) {  // else there is nothing to carry
+  if (n > kBlock || n == 0) {  // else there is nothing to carry
     for (size_t k = 0; k < K; ++k) set_to(totals[k], zero16());
   }
   const size_t full = n / kLanes;

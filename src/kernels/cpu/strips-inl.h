@@ -242,7 +242,9 @@ template <class T>
 HWY_INLINE void store_pieces(const PackedPiece<T> (&pieces)[kPieces<T>], T* p, bool streaming) {
   const hn::DFromV<PackedPiece<T>> d;
   auto* to = reinterpret_cast<hn::TFromD<decltype(d)>*>(p);
-  if (streaming) {
+  // Nothing under sixteen bytes can stream: FP16 on SSE4 is stored as usual.
+  constexpr bool kStreams = sizeof(to[0]) * hn::MaxLanes(d) >= 16;
+  if (kStreams && streaming) {
     for (size_t i = 0; i < kPieces<T>; ++i) hn::Stream(pieces[i], d, to + i * hn::Lanes(d));
   } else {
     for (size_t i = 0; i < kPieces<T>; ++i) hn::StoreU(pieces[i], d, to + i * hn::Lanes(d));

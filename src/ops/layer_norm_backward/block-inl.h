@@ -97,12 +97,12 @@ HWY_INLINE bool dx_has_no_nan(const Rows<T>& rows) {
 }
 
 // Asks for the lines of the next rows. A core that drops prefetches is asked by both visits, but
-// for long rows where L2 is small (slab()): the second one catches what the first one lost
-// (8192x4096 on one core of Zen 4: 24.8 ms with the second visit's alone, 19.0 ms with both). Where
-// they wait instead they belong to the second visit, for the first one's loads come from L2 or
-// beyond (f32 8192x4096 on two cores of Granite Rapids: 14.9 ms with both, 13.1 with the second
-// visit's alone, 12.6 into L1). Only 16-bit rows that stay in L1, which arithmetic holds up more
-// than memory, want both there too (bf16 32768x768: 5.8 and 6.6 ms).
+// for long rows where L2 is small (visiting_of()), by one or none: the second one catches what the
+// first one lost (8192x4096 on one core of Zen 4: 24.8 ms with the second visit's alone, 19.0 ms
+// with both). Where they wait instead they belong to the second visit, for the first one's loads
+// come from L2 or beyond (f32 8192x4096 on two cores of Granite Rapids: 14.9 ms with both, 13.1
+// with the second visit's alone, 12.6 into L1). Only 16-bit rows that stay in L1, which arithmetic
+// holds up more than memory, want both there too (bf16 32768x768: 5.8 and 6.6 ms).
 HWY_INLINE void first_prefetch(const void* dy, const void* x, const Ahead& ahead) {
   if (!ahead.twice) return;
   prefetch_to_l2(dy, ahead.dy);

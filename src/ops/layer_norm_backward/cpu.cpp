@@ -302,6 +302,9 @@ void run_cpu(const Problem& problem, const Plan& plan, const Places& places, con
   const int64_t output_bytes =
       problem.rows * problem.cols * static_cast<int64_t>(dtype_size(problem.dx.dtype));
   const bool columns = problem.want_dgamma || problem.want_dbeta;
+  // A client's memory may be aligned to less than an element; such lines cannot be streamed.
+  const bool aligned =
+      problem.want_dx && reinterpret_cast<uintptr_t>(at.dx) % dtype_size(problem.dx.dtype) == 0;
   const Job job{problem,
                 plan,
                 at,
@@ -310,7 +313,7 @@ void run_cpu(const Problem& problem, const Plan& plan, const Places& places, con
                 1.0 / static_cast<double>(problem.cols),
                 columns,
                 columns && problem.rows > 0 && plan.partial_bytes == 0 && !plan.wide,
-                problem.want_dx && outputs_should_stream(output_bytes),
+                aligned && outputs_should_stream(output_bytes),
                 places,
                 places.forms,
                 !places.forms.dense()};

@@ -35,10 +35,11 @@ namespace aclgrad::layer_norm_backward {
 namespace HWY_NAMESPACE {
 namespace {
 
-// Groups of long rows are judged row by row: their means have just been stored one by one, and a
-// load of several would wait until those stores have left for L1, behind dx's streaming stores (f32
-// 8192x4096, Emerald Rapids: 8 % of its samples).
-inline constexpr size_t kFewRows = 4;  // as group_rows_of() has it of rows that leave L1
+// Small groups, which are those of long rows but for whole row blocks (Visiting::one_by_one), are
+// judged row by row: their means have just been stored one by one, and a load of several would wait
+// until those stores have left for L1, behind dx's streaming stores (f32 8192x4096, Emerald Rapids:
+// 8 % of its samples). In a row block the last of these wait, once in sixteen rows.
+inline constexpr size_t kFewRows = 4;
 template <class T>
 HWY_INLINE bool are_few(const Rows<T>& rows) {
   return rows.count <= kFewRows;

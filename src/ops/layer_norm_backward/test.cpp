@@ -605,6 +605,24 @@ TEST(LayerNormBackward, StreamedOutputsAreRight) {
   }
 }
 
+// Rows of whole lines past the caches, in every dtype and on every target.
+TEST(LayerNormBackward, StreamedLinesHaveTheSameBitsEverywhere) {
+  if (aclgrad_has_device_queues()) GTEST_SKIP() << "of the CPU's caches";
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  const std::vector<aclDataType> dtypes = {ACL_FLOAT16};  // the others would take minutes
+#else
+  const std::vector<aclDataType> dtypes = {ACL_FLOAT, ACL_FLOAT16, ACL_BF16};
+#endif
+  for (const aclDataType dtype : dtypes) {
+    SCOPED_TRACE(dtype_short_name(dtype));
+    Problem problem({dtype == ACL_FLOAT ? 4200 : 8400, 1024}, all_of(dtype));
+    ASSERT_TRUE(problem.run_it().ok());
+    problem.expect_right(problem.exact());
+    expect_same_bits_everywhere([&] { return problem.run_it(); },
+                                {&problem.dx, &problem.dgamma, &problem.dbeta});
+  }
+}
+
 // Rows that share lines and rows of whole ones, in each order that visits may have, on every
 // target: a NaN, rows that take FP64 and one whose mean is 0 are among them.
 TEST(LayerNormBackward, StreamedRowsBesideUnusualOnesAreRight) {

@@ -287,8 +287,14 @@ bool rows_are_lines(const Problem& problem, const void* dx) {
 void run_cpu(const Problem& problem, const Plan& plan, const Addresses& at) {
   const bool large = outputs_should_stream(problem.dx.numel() * kElement);
   const bool lines = rows_are_lines(problem, at.dx);
-  const Job job{problem,        plan,           at, static_cast<float*>(at.weight_region),
-                large && lines, large && !lines};
+  // A client's memory may be aligned to less than an element; such lines cannot be streamed.
+  const bool aligned = reinterpret_cast<uintptr_t>(at.dx) % kElement == 0;
+  const Job job{problem,
+                plan,
+                at,
+                static_cast<float*>(at.weight_region),
+                large && lines,
+                large && !lines && aligned};
   if (problem.x.dtype == ACL_FLOAT16) {
     HWY_DYNAMIC_DISPATCH(run_f16)(job);
   } else {

@@ -11,6 +11,7 @@
 #define ACLGRAD_KERNELS_CPU_STRIPS_INL_H_
 #endif
 
+#include "kernels/cpu/constants-inl.h"
 #include "kernels/cpu/lanes-inl.h"
 #include "kernels/cpu/pairs-inl.h"
 
@@ -53,6 +54,44 @@ template <class T>
 HWY_INLINE Strip<T> load_numbers(const float* p) {
   Strip<T> out;
   for (size_t i = 0; i < kStripVectors<T>; ++i) out.v[i] = load16(p + i * kLanes);
+  return out;
+}
+
+// Calls fn with the number of every part of a vector: constants, but for SCALAR's sixteen, which a
+// loop takes.
+template <class Fn>
+HWY_INLINE void for_parts(Fn&& fn) {
+#if HWY_TARGET == HWY_SCALAR
+  ACLGRAD_PARTS
+  for (size_t part = 0; part < kParts; ++part) fn(part);
+#else
+  for_constants<kParts>(fn);
+#endif
+}
+
+// One part of every vector of a strip.
+template <class T>
+struct StripPart {
+  HWY_INLINE StripPart() {}
+  mutable VecF32 v[kStripVectors<T>];
+};
+
+template <class T>
+HWY_INLINE StripPart<T> load_strip_part(const T* p, size_t part) {
+  StripPart<T> out;
+  if constexpr (!std::is_same_v<T, bfloat16_t>) {
+    for (size_t i = 0; i < kStripVectors<T>; ++i) {
+      out.v[i] = load_part(p + i * kLanes + part * kPartLanes);
+    }
+  } else {
+#if HWY_TARGET == HWY_SCALAR
+    for (size_t i = 0; i < 2; ++i) out.v[i] = load_part(p + 2 * part + i);
+#else
+    const PairRegisters both = load_pair_registers(p + 2 * part * kPartLanes);
+    out.v[0] = both.first;
+    out.v[1] = both.second;
+#endif
+  }
   return out;
 }
 
@@ -186,70 +225,45 @@ HWY_INLINE void store_clean_first(const Strip<T>& strip, T* p, size_t count) {
 }
 
 #if HWY_TARGET != HWY_SCALAR
-// A strip piece by piece: what one load brings, in one register or, of BF16, in two. A kernel that
-// holds much else in registers takes strips so where a vector is several of them.
+// A strip without a NaN as it lies in memory, register by register, put together part by part.
 template <class T>
-inline constexpr size_t kPieceRegisters = std::is_same_v<T, bfloat16_t> ? 2 : 1;
-template <class T>
-inline constexpr size_t kPieces = kStripVectors<T>* kParts / kPieceRegisters<T>;
+struct PackedStrip {
+  static constexpr bool kInPairs = std::is_same_v<T, bfloat16_t>;
+  using TagBits = std::conditional_t<kInPairs, hn::Repartition<uint16_t, TagU32>, TagU16>;
+  using Tag = std::conditional_t<std::is_same_v<T, float>, TagF32, TagBits>;
+  static constexpr size_t kRegisters = kInPairs ? kParts : kStripVectors<T> * kParts;
 
-template <class T>
-struct Piece {
-  HWY_INLINE Piece() {}
-  mutable VecF32 v[kPieceRegisters<T>];
+  HWY_INLINE PackedStrip() {}
+
+  HWY_INLINE void put(size_t part, const StripPart<T>& columns) const {
+    if constexpr (std::is_same_v<T, float>) {
+      registers[part] = columns.v[0];
+    } else if constexpr (kInPairs) {
+      registers[part] = packed(columns.v[0], columns.v[1], T());
+    } else {
+      for (size_t i = 0; i < kStripVectors<T>; ++i) {
+        registers[i * kParts + part] = to_bits16<true>(columns.v[i], T());
+      }
+    }
+  }
+
+  // One register after the other: a line past the caches (`streaming`; p begins one then) that
+  // other instructions interrupt goes to memory in parts (two cores of Zen 3, bf16 8192x4096 of
+  // LayerNormBackward: 14.3 and 10.4 ms).
+  HWY_INLINE void store(T* p, bool streaming) const {
+    const Tag d;
+    auto* to = reinterpret_cast<hn::TFromD<Tag>*>(p);
+    // Nothing under sixteen bytes can stream: FP16 on SSE4 is stored as usual.
+    constexpr bool kStreams = sizeof(to[0]) * hn::MaxLanes(d) >= 16;
+    if (kStreams && streaming) {
+      for (size_t i = 0; i < kRegisters; ++i) hn::Stream(registers[i], d, to + i * hn::Lanes(d));
+    } else {
+      for (size_t i = 0; i < kRegisters; ++i) hn::StoreU(registers[i], d, to + i * hn::Lanes(d));
+    }
+  }
+
+  mutable hn::Vec<Tag> registers[kRegisters];
 };
-
-// Where register `r` of a piece stands in its strip: in which vector, as which part.
-template <class T>
-constexpr size_t piece_vector(size_t piece, size_t r) {
-  return std::is_same_v<T, bfloat16_t> ? r : piece / kParts;
-}
-template <class T>
-constexpr size_t piece_part(size_t piece) {
-  return std::is_same_v<T, bfloat16_t> ? piece : piece % kParts;
-}
-
-// A piece of the strip at p.
-template <class T>
-HWY_INLINE Piece<T> load_piece(const T* p, size_t piece) {
-  Piece<T> out;
-  const T* at = p + piece * kPartLanes * kPieceRegisters<T>;
-  if constexpr (std::is_same_v<T, bfloat16_t>) {
-    const PairRegisters both = load_pair_registers(at);
-    out.v[0] = both.first;
-    out.v[1] = both.second;
-  } else {
-    out.v[0] = load_part(at);
-  }
-  return out;
-}
-
-// A piece without a NaN as it lies in memory.
-HWY_INLINE VecF32 packed_piece(const Piece<float>& piece) { return piece.v[0]; }
-HWY_INLINE auto packed_piece(const Piece<float16_t>& piece) {
-  return to_bits16<true>(piece.v[0], float16_t());
-}
-HWY_INLINE auto packed_piece(const Piece<bfloat16_t>& piece) {
-  return packed(piece.v[0], piece.v[1], bfloat16_t());
-}
-template <class T>
-using PackedPiece = decltype(packed_piece(Piece<T>()));
-
-// Stores all pieces of a strip, one after the other: a line past the caches (`streaming`; p begins
-// one then) that other instructions interrupt goes to memory in parts (two cores of Zen 3, bf16
-// 8192x4096 of LayerNormBackward: 14.3 and 10.4 ms).
-template <class T>
-HWY_INLINE void store_pieces(const PackedPiece<T> (&pieces)[kPieces<T>], T* p, bool streaming) {
-  const hn::DFromV<PackedPiece<T>> d;
-  auto* to = reinterpret_cast<hn::TFromD<decltype(d)>*>(p);
-  // Nothing under sixteen bytes can stream: FP16 on SSE4 is stored as usual.
-  constexpr bool kStreams = sizeof(to[0]) * hn::MaxLanes(d) >= 16;
-  if (kStreams && streaming) {
-    for (size_t i = 0; i < kPieces<T>; ++i) hn::Stream(pieces[i], d, to + i * hn::Lanes(d));
-  } else {
-    for (size_t i = 0; i < kPieces<T>; ++i) hn::StoreU(pieces[i], d, to + i * hn::Lanes(d));
-  }
-}
 #endif
 
 // The strip's columns in their order, without rounding.

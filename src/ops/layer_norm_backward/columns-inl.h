@@ -92,7 +92,7 @@ struct SecondVisit {
       const T* dy_at = dy_row[r] + at;
       const T* x_at = x_row[r] + at;
       second_prefetch<kFetch>(dy_at, x_at, ahead);
-      const auto dx_at = [&](size_t i, size_t part, VecF32 dy, VecF32 x) HWY_ATTR {
+      const auto dx_at = [&](size_t i, size_t part, VecF32 dy, VecF32 x) ACLGRAD_INLINED {
         const VecF32 xhat = hn::Mul(hn::Sub(x, mean[r]), rstd[r]);
         dgamma[i].part[part] = fused(dy, xhat, dgamma[i].part[part]);
         dbeta[i].part[part] = hn::Add(dbeta[i].part[part], dy);
@@ -102,18 +102,17 @@ struct SecondVisit {
 #if HWY_TARGET != HWY_SCALAR
       if constexpr (kPlain) {
         if (whole) {
-          // Piece by piece: of AVX2's sixteen registers eight hold chains.
-          PackedPiece<T> pieces[kPieces<T>];
-          for_constants<kPieces<T>>([&](auto piece) ACLGRAD_INLINED {
-            const Piece<T> dy = load_piece(dy_at, piece);
-            const Piece<T> x = load_piece(x_at, piece);
-            Piece<T> dx;
-            for_constants<kPieceRegisters<T>>([&](auto i) ACLGRAD_INLINED {
-              dx.v[i] = dx_at(piece_vector<T>(piece, i), piece_part<T>(piece), dy.v[i], x.v[i]);
-            });
-            pieces[piece] = packed_piece(dx);
+          // Part by part: of AVX2's sixteen registers eight hold chains.
+          PackedStrip<T> packed_dx;
+          for_parts([&](auto part) ACLGRAD_INLINED {
+            const StripPart<T> dy = load_strip_part(dy_at, part);
+            const StripPart<T> x = load_strip_part(x_at, part);
+            StripPart<T> dx;
+            for_constants<kVectors>(
+                [&](auto i) ACLGRAD_INLINED { dx.v[i] = dx_at(i, part, dy.v[i], x.v[i]); });
+            packed_dx.put(part, dx);
           });
-          return store_pieces<T>(pieces, static_cast<T*>(dx_row[r]) + at, store.streaming);
+          return packed_dx.store(static_cast<T*>(dx_row[r]) + at, store.streaming);
         }
       }
 #endif

@@ -38,7 +38,7 @@ struct RowChains {
 
   HWY_INLINE RowChains(float row_mean, float row_rstd)
       : mean(set16(row_mean)), rstd(set16(row_rstd)) {
-    for_constants<kRowChains>([&](auto c) HWY_ATTR { acc[c][0] = acc[c][1] = zero16(); });
+    for_constants<kRowChains>([&](auto c) ACLGRAD_INLINED { acc[c][0] = acc[c][1] = zero16(); });
   }
 
   // `columns` of a strip, in some vectors, to the chains from `first` on, both constants.
@@ -47,8 +47,8 @@ struct RowChains {
                             size_t columns, Vectors vectors, First first) {
     const Strip<T> numbers = load_numbers<T>(gamma);
     Strip<T> g, xhat;
-    for_constants<kVectors>([&](auto i) HWY_ATTR { g.v[i] = xhat.v[i] = zero16(); });
-    for_constants<vectors>([&](auto i) HWY_ATTR {
+    for_constants<kVectors>([&](auto i) ACLGRAD_INLINED { g.v[i] = xhat.v[i] = zero16(); });
+    for_constants<vectors>([&](auto i) ACLGRAD_INLINED {
       g.v[i] = mul(dy.v[i], numbers.v[i]);
       xhat.v[i] = mul(sub(x.v[i], mean), rstd);
     });
@@ -56,38 +56,29 @@ struct RowChains {
       g = keep_first_columns<T>(g, columns);
       xhat = keep_first_columns<T>(xhat, columns);
     }
-    for_constants<vectors>([&](auto i) HWY_ATTR {
+    for_constants<vectors>([&](auto i) ACLGRAD_INLINED {
       F32x16(&chain)[2] = acc[first + i];
       chain[0] = add(chain[0], g.v[i]);
       chain[1] = fma(g.v[i], xhat.v[i], chain[1]);
     });
   }
 
-#if HWY_TARGET != HWY_SCALAR
-  // Piece by piece: AVX2's registers do not hold all chains.
+  // Part by part: AVX2's registers do not hold all chains.
   template <class First>
   HWY_INLINE void add_whole_strip(const T* dy_row, const T* x_row, const float* gamma,
                                   First first) {
-    for_constants<kPieces<T>>([&](auto piece) ACLGRAD_INLINED {
-      const Piece<T> dy = load_piece(dy_row, piece);
-      const Piece<T> x = load_piece(x_row, piece);
-      for_constants<kPieceRegisters<T>>([&](auto i) ACLGRAD_INLINED {
-        constexpr size_t vector = piece_vector<T>(piece, i), part = piece_part<T>(piece);
-        const VecF32 g = hn::Mul(dy.v[i], load_part(gamma + vector * kLanes + part * kPartLanes));
-        const VecF32 xhat = hn::Mul(hn::Sub(x.v[i], mean.part[0]), rstd.part[0]);
-        F32x16(&chain)[2] = acc[first + vector];
+    for_parts([&](auto part) ACLGRAD_INLINED {
+      const StripPart<T> dy = load_strip_part(dy_row, part);
+      const StripPart<T> x = load_strip_part(x_row, part);
+      for_constants<kVectors>([&](auto i) ACLGRAD_INLINED {
+        const VecF32 g = hn::Mul(dy.v[i], load_part(gamma + i * kLanes + part * kPartLanes));
+        const VecF32 xhat = hn::Mul(hn::Sub(x.v[i], mean.part[part]), rstd.part[part]);
+        F32x16(&chain)[2] = acc[first + i];
         chain[0].part[part] = hn::Add(chain[0].part[part], g);
         chain[1].part[part] = fused(g, xhat, chain[1].part[part]);
       });
     });
   }
-#else
-  template <class First>
-  HWY_INLINE void add_whole_strip(const T* dy, const T* x, const float* gamma, First first) {
-    add_strip(load_strip(dy), load_strip(x), gamma, kStrip<T>,
-              std::integral_constant<size_t, kVectors>(), first);
-  }
-#endif
 
   // A round of columns; ask(dy, x) is called with every strip.
   template <class Ask>
@@ -118,7 +109,7 @@ struct RowChains {
   }
 
   HWY_INLINE void join(F32x16 (&sums)[2]) const {
-    for_constants<2>([&](auto k) HWY_ATTR {
+    for_constants<2>([&](auto k) ACLGRAD_INLINED {
       sums[k] = add(add(acc[0][k], acc[1][k]), add(acc[2][k], acc[3][k]));
     });
   }
@@ -149,54 +140,67 @@ HWY_INLINE void sum_chains(const T* dy, const T* x, const float* gamma, size_t c
 
 // The same of rows of S strips, the last one of `last` columns in V vectors, all of it unrolled.
 // gamma is in registers. Of one or two strips the terms themselves are summed, one after the other,
-// of more the chains that they begin.
+// of more the chains that they begin. Part by part, so that AVX2 spills fewer of them.
 template <class T, size_t S, size_t V>
 HWY_INLINE void sum_short(const T* dy, const T* x, const Strip<T> (&gamma)[S], size_t last,
                           float mean, float rstd, const Ahead& ahead, F32x16 (&sums)[2]) {
   constexpr size_t kVectors = kStripVectors<T>;
-  constexpr size_t kAll = (S - 1) * kVectors + V;
+  constexpr size_t kLastAt = (S - 1) * kStrip<T>;
   constexpr bool kInChains = S > 2;
-  const F32x16 mean16 = set16(mean);
-  const F32x16 rstd16 = set16(rstd);
-  F32x16 g[kAll], xhat[kAll];
-  for_constants<S>([&](auto s) ACLGRAD_INLINED {
-    const size_t at = s * kStrip<T>;
-    constexpr bool kWhole = s + 1 < S;
-    if constexpr (kInChains) first_prefetch(dy + at, x + at, ahead);
-    const Strip<T> dy_strip = kWhole ? load_strip(dy + at) : load_strip_first(dy + at, last);
-    const Strip<T> x_strip = kWhole ? load_strip(x + at) : load_strip_first(x + at, last);
-    Strip<T> g_strip, xhat_strip;
-    for_constants<kVectors>([&](auto i) HWY_ATTR {
-      g_strip.v[i] = mul(dy_strip.v[i], gamma[s].v[i]);
-      xhat_strip.v[i] = mul(sub(x_strip.v[i], mean16), rstd16);
-    });
-    if constexpr (!kWhole) {
-      g_strip = keep_first_columns<T>(g_strip, last);
-      xhat_strip = keep_first_columns<T>(xhat_strip, last);
-    }
-    for_constants<(kWhole ? kVectors : V)>([&](auto i) HWY_ATTR {
-      g[s * kVectors + i] = g_strip.v[i];
-      xhat[s * kVectors + i] = xhat_strip.v[i];
-    });
-  });
   if constexpr (kInChains) {
-    F32x16 chains[kRowChains][2];
-    for_constants<kRowChains>([&](auto c) HWY_ATTR { chains[c][0] = chains[c][1] = zero16(); });
-    for_constants<kAll>([&](auto i) HWY_ATTR {
-      chains[i % kRowChains][0] = add(chains[i % kRowChains][0], g[i]);
-      chains[i % kRowChains][1] = fma(g[i], xhat[i], chains[i % kRowChains][1]);
-    });
-    for_constants<2>([&](auto k) HWY_ATTR {
-      sums[k] = add(add(chains[0][k], chains[1][k]), add(chains[2][k], chains[3][k]));
-    });
-  } else {
-    sums[0] = g[0];
-    sums[1] = mul(g[0], xhat[0]);
-    for_constants<kAll - 1>([&](auto i) HWY_ATTR {
-      sums[0] = add(sums[0], g[i + 1]);
-      sums[1] = add(sums[1], mul(g[i + 1], xhat[i + 1]));
+    for_constants<S>([&](auto s) ACLGRAD_INLINED {
+      first_prefetch(dy + s * kStrip<T>, x + s * kStrip<T>, ahead);
     });
   }
+  const F32x16 mean16 = set16(mean);
+  const F32x16 rstd16 = set16(rstd);
+  Strip<T> last_g = load_strip_first(dy + kLastAt, last);
+  Strip<T> last_xhat = load_strip_first(x + kLastAt, last);
+  for_constants<kVectors>([&](auto i) ACLGRAD_INLINED {
+    last_g.v[i] = mul(last_g.v[i], gamma[S - 1].v[i]);
+    last_xhat.v[i] = mul(sub(last_xhat.v[i], mean16), rstd16);
+  });
+  last_g = keep_first_columns<T>(last_g, last);
+  last_xhat = keep_first_columns<T>(last_xhat, last);
+  for_parts([&](auto part) ACLGRAD_INLINED {
+    constexpr size_t kChains = kInChains ? kRowChains : 1;
+    VecF32 chains[kChains][2];
+    if constexpr (kInChains) {
+      for (auto& chain : chains) chain[0] = chain[1] = hn::Zero(TagF32());
+    }
+    const auto add_term = [&](auto index, VecF32 g, VecF32 xhat) ACLGRAD_INLINED {
+      VecF32(&chain)[2] = chains[index % kChains];
+      if constexpr (kInChains) {
+        chain[0] = hn::Add(chain[0], g);
+        chain[1] = fused(g, xhat, chain[1]);
+      } else {
+        const VecF32 product = hn::Mul(g, xhat);
+        chain[0] = index == 0 ? g : hn::Add(chain[0], g);
+        chain[1] = index == 0 ? product : hn::Add(chain[1], product);
+      }
+    };
+    for_constants<S - 1>([&](auto s) ACLGRAD_INLINED {
+      const StripPart<T> dy_part = load_strip_part(dy + s * kStrip<T>, part);
+      const StripPart<T> x_part = load_strip_part(x + s * kStrip<T>, part);
+      for_constants<kVectors>([&](auto i) ACLGRAD_INLINED {
+        add_term(std::integral_constant<size_t, s * kVectors + i>(),
+                 hn::Mul(dy_part.v[i], gamma[s].v[i].part[part]),
+                 hn::Mul(hn::Sub(x_part.v[i], mean16.part[part]), rstd16.part[part]));
+      });
+    });
+    for_constants<V>([&](auto i) ACLGRAD_INLINED {
+      add_term(std::integral_constant<size_t, (S - 1) * kVectors + i>(), last_g.v[i].part[part],
+               last_xhat.v[i].part[part]);
+    });
+    for_constants<2>([&](auto k) ACLGRAD_INLINED {
+      if constexpr (kInChains) {
+        sums[k].part[part] =
+            hn::Add(hn::Add(chains[0][k], chains[1][k]), hn::Add(chains[2][k], chains[3][k]));
+      } else {
+        sums[k].part[part] = chains[0][k];
+      }
+    });
+  });
 }
 
 // Source of the first visit: dy(r, at, count) and x(r, at, count) are columns [at, at + count) of
@@ -287,7 +291,7 @@ HWY_INLINE void sum_rows(Rows<T>& rows, Source& source, const float* gamma, size
   const auto sum_all = [&](auto&& sum_one) ACLGRAD_INLINED {
     join_rows(
         rows, reciprocal_cols,
-        [&](size_t r, F32x16(&sums)[2]) HWY_ATTR {
+        [&](size_t r, F32x16(&sums)[2]) ACLGRAD_INLINED {
           sum_one(source.dy(r, 0, cols), source.x(r, 0, cols), rows.mean[r], rows.rstd[r], sums);
         },
         between);
@@ -298,9 +302,10 @@ HWY_INLINE void sum_rows(Rows<T>& rows, Source& source, const float* gamma, size
     for (size_t s = 0; s < kStrips; ++s) numbers[s] = load_numbers<T>(gamma + s * kStrip<T>);
     const size_t last = cols - (kStrips - 1) * kStrip<T>;
     with_vectors_of<T>(last, [&](auto vectors) ACLGRAD_INLINED {
-      sum_all([&](const T* dy, const T* x, float mean, float rstd, F32x16(&sums)[2]) HWY_ATTR {
-        sum_short<T, kStrips, vectors>(dy, x, numbers, last, mean, rstd, ahead, sums);
-      });
+      sum_all([&](const T* dy, const T* x, float mean, float rstd, F32x16(&sums)[2])
+                  ACLGRAD_INLINED {
+                    sum_short<T, kStrips, vectors>(dy, x, numbers, last, mean, rstd, ahead, sums);
+                  });
     });
   };
   if (cols <= kStrip<T>) return sum_strips(std::integral_constant<size_t, 1>());
@@ -310,7 +315,7 @@ HWY_INLINE void sum_rows(Rows<T>& rows, Source& source, const float* gamma, size
     if (cols <= 4 * kStrip<T>) return sum_strips(std::integral_constant<size_t, 4>());
   }
   sum_all([&](const T* dy, const T* x, float mean, float rstd, F32x16(&sums)[2])
-              HWY_ATTR { sum_chains<false>(dy, x, gamma, cols, mean, rstd, ahead, sums); });
+              ACLGRAD_INLINED { sum_chains<false>(dy, x, gamma, cols, mean, rstd, ahead, sums); });
 }
 
 }  // namespace

@@ -60,12 +60,12 @@ HWY_INLINE VecF32 join_lanes(VecF32 a, VecF32 b) {
 template <size_t kRegister>
 HWY_INLINE VecF32 joined_lanes(VecF32 (&v)[kRegister]) {
   if constexpr (kRegister == 16) {
-    for_constants<8>([&](auto k) HWY_ATTR { v[k] = join_halves(v[k], v[k + 8]); });
-    for_constants<4>([&](auto k) HWY_ATTR { v[k] = join_blocks(v[k], v[k + 4]); });
+    for_constants<8>([&](auto k) ACLGRAD_INLINED { v[k] = join_halves(v[k], v[k + 8]); });
+    for_constants<4>([&](auto k) ACLGRAD_INLINED { v[k] = join_blocks(v[k], v[k + 4]); });
   } else if constexpr (kRegister == 8) {
-    for_constants<4>([&](auto k) HWY_ATTR { v[k] = join_halves(v[k], v[k + 4]); });
+    for_constants<4>([&](auto k) ACLGRAD_INLINED { v[k] = join_halves(v[k], v[k + 4]); });
   }
-  for_constants<2>([&](auto k) HWY_ATTR { v[k] = join_pairs(v[k], v[k + 2]); });
+  for_constants<2>([&](auto k) ACLGRAD_INLINED { v[k] = join_pairs(v[k], v[k + 2]); });
   return join_lanes(v[0], v[1]);
 }
 
@@ -73,7 +73,7 @@ HWY_INLINE VecF32 joined_lanes(VecF32 (&v)[kRegister]) {
 template <size_t kRegister>
 HWY_INLINE VecF32 register_of_sums(const float* p) {
   VecF32 v[kRegister];
-  for_constants<kRegister>([&](auto k) HWY_ATTR {
+  for_constants<kRegister>([&](auto k) ACLGRAD_INLINED {
     const F32x16 all = load16(p + k * kLanes);
     if constexpr (kRegister == 16) {
       v[k] = all.part[0];
@@ -88,7 +88,7 @@ HWY_INLINE VecF32 register_of_sums(const float* p) {
 
 HWY_INLINE F32x16 lane_sums(const float* p) {
   F32x16 out;
-  for_constants<kParts>([&](auto i) HWY_ATTR {
+  for_constants<kParts>([&](auto i) ACLGRAD_INLINED {
     out.part[i] = register_of_sums<kPartLanes>(p + i * kPartLanes * kLanes);
   });
   return out;

@@ -18,6 +18,7 @@
 #include <type_traits>
 
 #include "base/half.h"
+#include "kernels/cpu/constants-inl.h"
 #include "kernels/cpu/lane_count.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -164,7 +165,7 @@ HWY_INLINE F32x16 fms(const F32x16& a, const F32x16& b, const F32x16& c) {
 
 // Lanes from `count` on become +0, whatever stands in them.
 HWY_INLINE F32x16 keep_first(const F32x16& a, size_t count) {
-  return each_part([&](size_t i) HWY_ATTR {
+  return each_part([&](size_t i) ACLGRAD_INLINED {
     const size_t begin = i * kPartLanes;
     const size_t kept = count > begin ? count - begin : 0;
     return hn::IfThenElseZero(hn::FirstN(TagF32(), HWY_MIN(kept, kPartLanes)), a.part[i]);
@@ -246,7 +247,7 @@ template <class T>
 HWY_INLINE F32x16 load_first(const T* p, size_t count) {
 #if HWY_TARGET <= HWY_AVX2  // masked loads never touch what they leave out
   if constexpr (std::is_same_v<T, float>) {
-    return each_part([&](size_t i) HWY_ATTR {
+    return each_part([&](size_t i) ACLGRAD_INLINED {
       const size_t begin = i * kPartLanes;
       const size_t here = HWY_MIN(count > begin ? count - begin : 0, kPartLanes);
       return hn::MaskedLoad(hn::FirstN(TagF32(), here), TagF32(), p + begin);

@@ -104,15 +104,16 @@ HWY_INLINE void find_joined_moments(Rows<T>& rows, double* sums, size_t n, doubl
 
 template <class T>
 HWY_INLINE void find_joined_moments(Rows<T>& rows, double* sums, size_t n, double reciprocal_cols) {
-  find_joined_moments(rows, sums, n, reciprocal_cols,
-                      [&](size_t r) HWY_ATTR { return square_chains(rows.x[r], n, rows.mean[r]); });
+  find_joined_moments(rows, sums, n, reciprocal_cols, [&](size_t r) ACLGRAD_INLINED {
+    return square_chains(rows.x[r], n, rows.mean[r]);
+  });
 }
 
 // The same for rows of at most two vectors.
 template <class T>
 HWY_INLINE void find_short_moments(Rows<T>& rows, size_t n, double reciprocal_cols) {
   alignas(64) double sums[kRows * kWideSums];
-  const auto each_row = [&](auto&& put) HWY_ATTR {
+  const auto each_row = [&](auto&& put) ACLGRAD_INLINED {
     for (size_t r = 0; r < rows.count; ++r) put(rows.x[r], sums + r * kWideSums);
   };
   bool put = false;
@@ -120,16 +121,18 @@ HWY_INLINE void find_short_moments(Rows<T>& rows, size_t n, double reciprocal_co
   if constexpr (std::is_same_v<T, float>) {
     put = n > kLanes;
     if (n > kLanes + kWideLanes) {
-      each_row([n](const float* x, double* out) HWY_ATTR { put_sums_of_two<true>(x, n, out); });
+      each_row([n](const float* x, double* out)
+                   ACLGRAD_INLINED { put_sums_of_two<true>(x, n, out); });
     } else if (put) {
-      each_row([n](const float* x, double* out) HWY_ATTR { put_sums_of_two<false>(x, n, out); });
+      each_row([n](const float* x, double* out)
+                   ACLGRAD_INLINED { put_sums_of_two<false>(x, n, out); });
     }
   }
 #endif
   if (!put) {
-    each_row([n](const T* x, double* out) HWY_ATTR { put_sums(load_two_first(x, n), out); });
+    each_row([n](const T* x, double* out) ACLGRAD_INLINED { put_sums(load_two_first(x, n), out); });
   }
-  find_joined_moments(rows, sums, n, reciprocal_cols, [&](size_t r) HWY_ATTR {
+  find_joined_moments(rows, sums, n, reciprocal_cols, [&](size_t r) ACLGRAD_INLINED {
     return squares_of_two<T>(load_two_first(rows.x[r], n), n, rows.mean[r]);
   });
 }
@@ -141,7 +144,7 @@ HWY_NOINLINE void find_few_moments(Rows<T>& rows, size_t last, size_t n, double 
   for (size_t r = 0; r < rows.count; ++r) {
     put_few_sums(rows.x[r], n, sums + r * kWideSums);
   }
-  find_joined_moments(rows, sums, n, reciprocal_cols, [&](size_t r) HWY_ATTR {
+  find_joined_moments(rows, sums, n, reciprocal_cols, [&](size_t r) ACLGRAD_INLINED {
     return few_squares<T, S, V>(rows.x[r], last, rows.mean[r]);
   });
 }

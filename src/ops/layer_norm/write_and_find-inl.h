@@ -95,10 +95,11 @@ HWY_NOINLINE void write_and_find(const Job& job, const Rows<T>& rows, bool strea
     if constexpr (sizeof(T) < sizeof(float)) {
       if (cols == kFour) {
         write_all(kFour);
-        return find_joined_moments(next, sums, kFour, job.reciprocal_cols, [&](size_t r) HWY_ATTR {
-          return few_squares<T, kFourStrips<T>, kStripVectors<T>>(next.x[r], kStrip<T>,
-                                                                  next.mean[r]);
-        });
+        return find_joined_moments(next, sums, kFour, job.reciprocal_cols,
+                                   [&](size_t r) ACLGRAD_INLINED {
+                                     return few_squares<T, kFourStrips<T>, kStripVectors<T>>(
+                                         next.x[r], kStrip<T>, next.mean[r]);
+                                   });
       }
     }
     write_all(cols);

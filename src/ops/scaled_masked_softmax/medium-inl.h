@@ -63,7 +63,7 @@ HWY_INLINE void exp_medium(const Job& job, const ExpTerms& terms, const T* ahead
   for (F32x16& chain : acc) chain = zero16();
   const bool one_vector = ends_with_one_vector<T>(job.cols);
   const size_t vectors = job.padded / kLanes - (one_vector ? 2 : 0);
-  const auto visit = [&](size_t i, size_t chain) HWY_ATTR {
+  const auto visit = [&](size_t i, size_t chain) ACLGRAD_INLINED {
     hwy::Prefetch(ahead + i * kLanes);
     const F32x16 value = exp_below(load16(values + i * kLanes), terms);
     store_raw(value, values + i * kLanes);
@@ -71,7 +71,7 @@ HWY_INLINE void exp_medium(const Job& job, const ExpTerms& terms, const T* ahead
   };
   size_t i = 0;
   for (; i + kChains <= vectors; i += kChains) {
-    for (size_t chain = 0; chain < kChains; ++chain) visit(i + chain, chain);
+    for_constants<kChains>([&](auto chain) ACLGRAD_INLINED { visit(i + chain, chain); });
   }
   const bool odd_pairs = i < vectors;  // rows are whole pairs
   if (odd_pairs) {

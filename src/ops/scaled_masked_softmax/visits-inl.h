@@ -71,7 +71,7 @@ template <class T>
 double exp_row(const Job& job, VecF32 largest, const T* ahead, float* values) {
   const ExpTerms terms = terms_of(job, largest);
   double sums[1];
-  row_sums<1>(job.padded, sums, [&](size_t i, size_t, F32x16(&acc)[1]) HWY_ATTR {
+  row_sums<1>(job.padded, sums, [&](size_t i, size_t, F32x16(&acc)[1]) ACLGRAD_INLINED {
     hwy::Prefetch(ahead + i * kLanes);
     const F32x16 value = exp_below(load16(values + i * kLanes), terms);
     store_raw(value, values + i * kLanes);

@@ -74,7 +74,7 @@ HWY_INLINE float write_and_sum(const Row<T>& now, const Terms& row_terms, const 
   const int64_t far_dy = far(steps.dy);
   const int64_t far_y = far(steps.y);
   double sums[1];
-  row_sums<1>(cols, sums, [&](size_t i, size_t, F32x16(&acc)[1]) HWY_ATTR {
+  row_sums<1>(cols, sums, [&](size_t i, size_t, F32x16(&acc)[1]) ACLGRAD_INLINED {
     const size_t at = i * kLanes;
     if (i % kLineVectors == 0) {
       ask_for(dy + at, at < near ? kTurnsAhead : far_dy);

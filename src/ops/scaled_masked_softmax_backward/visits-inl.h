@@ -34,7 +34,7 @@ HWY_INLINE F32x16 masked(const F32x16& v, const uint8_t* mask) {
 
 // The lanes below `count` from a, the others from b.
 HWY_INLINE F32x16 first_from(size_t count, const F32x16& a, const F32x16& b) {
-  return each_part([&](size_t i) HWY_ATTR {
+  return each_part([&](size_t i) ACLGRAD_INLINED {
     const size_t begin = i * kPartLanes;
     const size_t taken = count > begin ? count - begin : 0;
     return hn::IfThenElse(hn::FirstN(TagF32(), HWY_MIN(taken, kPartLanes)), a.part[i], b.part[i]);
@@ -46,7 +46,7 @@ template <bool kScaled, class T>
 float row_sum(const T* dy_row, const T* y_row, size_t cols, float on_dy) {
   const F32x16 factor = set16(on_dy);
   double sums[1];
-  row_sums<1>(cols, sums, [&](size_t i, size_t count, F32x16(&acc)[1]) HWY_ATTR {
+  row_sums<1>(cols, sums, [&](size_t i, size_t count, F32x16(&acc)[1]) ACLGRAD_INLINED {
     const size_t at = count == kLanes ? i * kLanes : cols - kLanes;
     const F32x16 dy = load16(dy_row + at);
     const F32x16 sum = fma(kScaled ? mul(dy, factor) : dy, load16(y_row + at), acc[0]);

@@ -72,7 +72,8 @@ struct RowChains {
       const StripPart<T> x = load_strip_part(x_row, part);
       for_constants<kVectors>([&](auto i) ACLGRAD_INLINED {
         const VecF32 g = hn::Mul(dy.v[i], load_part(gamma + i * kLanes + part * kPartLanes));
-        const VecF32 xhat = hn::Mul(hn::Sub(x.v[i], mean.part[part]), rstd.part[part]);
+        // The parts of mean and rstd are alike: one register each.
+        const VecF32 xhat = hn::Mul(hn::Sub(x.v[i], mean.part[0]), rstd.part[0]);
         F32x16(&chain)[2] = acc[first + i];
         chain[0].part[part] = hn::Add(chain[0].part[part], g);
         chain[1].part[part] = fused(g, xhat, chain[1].part[part]);
@@ -185,7 +186,7 @@ HWY_INLINE void sum_short(const T* dy, const T* x, const Strip<T> (&gamma)[S], s
       for_constants<kVectors>([&](auto i) ACLGRAD_INLINED {
         add_term(std::integral_constant<size_t, s * kVectors + i>(),
                  hn::Mul(dy_part.v[i], gamma[s].v[i].part[part]),
-                 hn::Mul(hn::Sub(x_part.v[i], mean16.part[part]), rstd16.part[part]));
+                 hn::Mul(hn::Sub(x_part.v[i], mean16.part[0]), rstd16.part[0]));
       });
     });
     for_constants<V>([&](auto i) ACLGRAD_INLINED {

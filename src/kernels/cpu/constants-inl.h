@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Loops over constants.
+// Loops over constants, and lambdas that are inlined by order.
 
 #if defined(ACLGRAD_KERNELS_CPU_CONSTANTS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef ACLGRAD_KERNELS_CPU_CONSTANTS_INL_H_

@@ -30,33 +30,30 @@ HWY_INLINE Pair load_pair(const float16_t* p) {
   return out;
 }
 
-#if HWY_TARGET != HWY_SCALAR
 // One register of each half of a pair: the even elements of a load and the odd ones.
 struct PairRegisters {
   VecF32 first, second;
 };
 HWY_INLINE PairRegisters load_pair_registers(const bfloat16_t* p) {
+#if HWY_TARGET == HWY_SCALAR
+  return {load_part(p), load_part(p + 1)};
+#else
   const TagF32 d;
   const TagU32 du;
   const hn::Repartition<uint16_t, TagU32> d16;
   const VecU32 both = hn::BitCast(du, hn::LoadU(d16, reinterpret_cast<const uint16_t*>(p)));
   return {hn::BitCast(d, hn::ShiftLeft<16>(both)),
           hn::BitCast(d, hn::And(both, hn::Set(du, 0xFFFF0000u)))};
-}
 #endif
+}
 
 HWY_INLINE Pair load_pair(const bfloat16_t* p) {
   Pair out;
   ACLGRAD_PARTS
   for (size_t i = 0; i < kParts; ++i) {
-#if HWY_TARGET == HWY_SCALAR
-    out.first.part[i] = load_part(p + 2 * i);
-    out.second.part[i] = load_part(p + 2 * i + 1);
-#else
     const PairRegisters both = load_pair_registers(p + 2 * i * kPartLanes);
     out.first.part[i] = both.first;
     out.second.part[i] = both.second;
-#endif
   }
   return out;
 }

@@ -84,13 +84,9 @@ HWY_INLINE StripPart<T> load_strip_part(const T* p, size_t part) {
       out.v[i] = load_part(p + i * kLanes + part * kPartLanes);
     }
   } else {
-#if HWY_TARGET == HWY_SCALAR
-    for (size_t i = 0; i < 2; ++i) out.v[i] = load_part(p + 2 * part + i);
-#else
     const PairRegisters both = load_pair_registers(p + 2 * part * kPartLanes);
     out.v[0] = both.first;
     out.v[1] = both.second;
-#endif
   }
   return out;
 }

@@ -95,12 +95,18 @@ HWY_INLINE void write_medium_row(const Job& job, const Row<T>& row, size_t cols,
   store_clean16(last, to + cols - kLanes, false);
 }
 
+// The sum of row `r` of a run.
+template <size_t V, class T>
+HWY_INLINE double medium_sum_of(const Row<T>& first, const Steps& steps, int64_t r, size_t cols) {
+  return join16(medium_sum<V>(first.moved(steps, r), cols));
+}
+
 // The sums of `count` rows of a run from row `begin` on.
 template <size_t V, class T>
 HWY_INLINE void medium_sums(const Row<T>& first, const Steps& steps, int64_t begin, int64_t count,
                             size_t cols, double (&sums)[kTogether<T>]) {
   if constexpr (kTogether<T> == 1) {
-    sums[0] = join16(medium_sum<V>(first.moved(steps, begin), cols));
+    sums[0] = medium_sum_of<V>(first, steps, begin, cols);
   } else {
     alignas(64) double lanes[kTogether<T> * kWideSums];
     for (int64_t r = 0; r < count; ++r) {
@@ -111,7 +117,7 @@ HWY_INLINE void medium_sums(const Row<T>& first, const Steps& steps, int64_t beg
   }
 }
 
-// Row `r` of a run, its next rows asked for `rows_ahead` before.
+// Row `r` of a run; the one `rows_ahead` behind it is asked for meanwhile.
 template <size_t V, class T>
 HWY_INLINE void write_medium_row_of(const Job& job, const Row<T>& first, const Steps& steps,
                                     size_t cols, int64_t r, int64_t rows_ahead, double sum,
@@ -129,13 +135,10 @@ template <size_t V, class T>
 HWY_NOINLINE void unstaged_medium_rows(const Job& job, const Row<T>& first, const Steps& steps,
                                        int64_t rows_ahead) {
   const size_t cols = job.cols;
-  const auto sum_of = [&](int64_t r) ACLGRAD_INLINED {
-    return join16(medium_sum<V>(first.moved(steps, r), cols));
-  };
-  double next = sum_of(0);
+  double next = medium_sum_of<V>(first, steps, 0, cols);
   for (int64_t r = 0; r < steps.count; ++r) {
     const double sum = next;
-    if (r + 1 < steps.count) next = sum_of(r + 1);
+    if (r + 1 < steps.count) next = medium_sum_of<V>(first, steps, r + 1, cols);
     write_medium_row_of<V, T>(job, first, steps, cols, r, rows_ahead, sum, nullptr);
   }
 }

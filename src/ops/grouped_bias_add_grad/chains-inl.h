@@ -77,7 +77,8 @@ HWY_INLINE void add_chain(const Chain<T>& chain, int64_t begin, int64_t end, dou
     return sum_by_rows<kRowsAtOnce<T>, T>(count, cols, ahead, row, put);
   }
   if (cols >= kVector && has_small_l2()) {
-    return sum_by_rows<kRowsOfSmallL2, T>(count, cols, Ahead{}, row, put);
+    const Ahead ahead = ahead_of_small_l2<T>(cols, chain.stride);
+    return sum_by_rows<kRowsOfSmallL2, T>(count, cols, ahead, row, put);
   }
   const Ahead ahead = ahead_of<T>(cols, chain.next_step);
   int64_t col = begin;

@@ -12,7 +12,9 @@
 #include <algorithm>
 
 #include "base/checked.h"
+#include "kernels/cpu/cache.h"
 #include "kernels/cpu/lanes-inl.h"
+#include "kernels/cpu/prefetch.h"
 #include "kernels/cpu/sums-inl.h"
 #include "ops/grouped_bias_add_grad/chains-inl.h"
 #include "ops/grouped_bias_add_grad/job.h"
@@ -76,15 +78,26 @@ void sum_narrow_block(const Job& job, const T* from, const NarrowRows& block, bo
   std::copy_n(totals, kLanes, lanes);
 }
 
+// What the next groups begin with is fetched while the totals of these are joined, so that memory
+// does not wait meanwhile ([65536, 512, 1] on two Zen 3 cores, in turns: 3.52 -> 3.43 ms).
+template <class T>
+HWY_INLINE void fetch_beginning(const T* group) {
+  for (int64_t at = 0; at < kAheadBytes; at += static_cast<int64_t>(kLineBytes)) {
+    prefetch_to_l1(group, at);
+  }
+}
+
 // Sums of at most sixteen groups of one block each: [count, cols] to sums, which have sixteen
 // elements to spare.
 template <class T>
-void sum_narrow_groups(const Job& job, NarrowGroups<T> groups, const NarrowRows& of_each,
+void sum_narrow_groups(const Job& job, const NarrowGroups<T>& groups, const NarrowRows& of_each,
                        float* sums) {
   if (has_few_rows(of_each.rows, of_each.cols)) {
+    if (job.dense) return sum_few_rows(groups, of_each, sums);
     alignas(64) T copies[(kChain * kLanes + 1) * kLanes];
-    if (!job.dense) gather_groups(job, of_each.rows, groups, copies);
-    return sum_few_rows(groups, of_each, sums);
+    NarrowGroups<T> gathered = groups;
+    gather_groups(job, of_each.rows, gathered, copies);
+    return sum_few_rows(gathered, of_each, sums);
   }
   alignas(64) double lanes[(kTogether + 1) * kTogether];
   const int64_t last = groups.count - 1;
@@ -98,6 +111,8 @@ void sum_narrow_groups(const Job& job, NarrowGroups<T> groups, const NarrowRows&
       sum_two_blocks(from, from + half * groups.pitch, of_each, to, to + half * kTogether);
     }
     done = 2 * half;
+    fetch_beginning(groups.from + groups.count * groups.pitch);
+    fetch_beginning(groups.from + (groups.count + half) * groups.pitch);
   }
   for (; done < open_ones; ++done) {
     sum_block(groups.from + done * groups.pitch, of_each, true, lanes + done * kTogether);

@@ -10,6 +10,7 @@
 #endif
 
 #include <algorithm>
+#include <type_traits>
 
 #include "kernels/cpu/cache.h"
 #include "kernels/cpu/constants-inl.h"
@@ -99,32 +100,48 @@ constexpr Ahead ahead_of_short(bool dense, int64_t stride) {
 constexpr size_t kLongRowsAtOnce = 4;
 
 // Longer rows of other groups eight at a time where L2 is too small for chains to be fetched into
-// it (chains-inl.h), without fetching: the hardware finds eight streams by itself (FP32 [32, 1024,
-// 2880] on two Zen 3 cores, one, two, four, eight, sixteen rows: 0.85, 0.85, 0.72, 0.73, 0.83 times
-// what columns take; BF16 [24000, 4000] four 1.02, eight 0.83, sixteen 0.83).
+// it (chains-inl.h): the hardware finds eight streams by itself (FP32 [32, 1024, 2880] on two Zen 3
+// cores, one, two, four, eight, sixteen rows: 0.85, 0.85, 0.72, 0.73, 0.83 times what columns take;
+// BF16 [24000, 4000] four 1.02, eight 0.83, sixteen 0.83). Where they end it does not know what
+// comes: the beginnings of the next eight rows are fetched (none, 256, 512, 1024, 2048 bytes, ms:
+// FP32 11.4, 11.3, 11.1, 11.4, 11.6, [13000, 7168] 12.1, 11.8, 11.6, 11.7, 12.0, BF16 [32, 1024,
+// 2880] 6.3, 6.1, 6.1, 6.1, 6.5).
 constexpr size_t kRowsOfSmallL2 = 8;
+template <class T>
+constexpr int64_t kRowBeginning = 512 / static_cast<int64_t>(sizeof(T));
+template <class T>
+Ahead ahead_of_small_l2(int64_t cols, int64_t stride) {
+  const int64_t step = static_cast<int64_t>(kRowsOfSmallL2) * stride;
+  if (cols <= kRowBeginning<T>) return {0, step};
+  return {kRowBeginning<T>, step + kRowBeginning<T> - cols};
+}
 
 // Calls put(place, column, sum) with what `sums` has already, if there are any, and the rows add up
 // to, vector by vector: the last one of `cols` columns may begin within the one before it, its
-// place is a multiple of sixteen all the same. kFetch: by every vector; once for each line of 64
-// bytes was slower (BF16 by a tenth).
+// place is a multiple of sixteen all the same. kFetch: by every vector, else where rows end; once
+// for each line of 64 bytes was slower (BF16 by a tenth).
 template <size_t kRows, bool kFetch, class T, class Put>
 HWY_INLINE void add_rows_to(const float* sums, const T* const* rows, int64_t cols, Ahead ahead,
                             Put&& put) {
-  const auto add_places = [&](int64_t begin, int64_t end, int64_t next) HWY_ATTR {
+  const auto add_places = [&](auto fetches, int64_t begin, int64_t end,
+                              int64_t next) ACLGRAD_INLINED {
     for (int64_t place = begin; place < end; place += kVector) {
       const int64_t col = std::min(place, cols - kVector);
       F32x16 sum = sums == nullptr ? zero16() : load16(sums + place);  // nothing but -0 becomes +0
-      for (size_t r = 0; r < kRows; ++r) {
+      for_constants<kRows>([&](auto r) ACLGRAD_INLINED {
         sum = add(sum, load16(rows[r] + col));
-        if constexpr (kFetch) fetch<1>(rows[r] + col + next);
-      }
+        if constexpr (kFetch) {
+          fetch<1>(rows[r] + col + next);
+        } else if constexpr (fetches) {
+          prefetch_to_l1(rows[r] + col + next);
+        }
+      });
       put(place, col, sum);
     }
   };
   const int64_t turn = near_end(0, cols, ahead);
-  add_places(0, turn, ahead.near);
-  add_places(turn, cols, ahead.far);
+  add_places(std::bool_constant<kFetch>(), 0, turn, ahead.near);
+  add_places(std::true_type(), turn, cols, ahead.far);
 }
 
 // The sums of up to kPanel columns or of a wide row, a vector at least, of a chain of `count` rows,

@@ -50,9 +50,12 @@ inline bool has_small_l2() {
 // So outputs stream from half of the last-level cache on, of which 32 MiB are believed: a virtual
 // machine is told the socket's, and two of its cores kept about 64 of 480 MB (Granite Rapids, where
 // streaming copies of 128 MB are 1.65 times as fast).
-inline bool outputs_should_stream(int64_t output_bytes) {
+inline int64_t kept_output_bytes() {
   constexpr int64_t kBelieved = int64_t{32} << 20;
-  return output_bytes > std::min(last_level_bytes(), kBelieved) / 2;
+  return std::min(last_level_bytes(), kBelieved) / 2;
+}
+inline bool outputs_should_stream(int64_t output_bytes) {
+  return output_bytes > kept_output_bytes();
 }
 
 }  // namespace aclgrad

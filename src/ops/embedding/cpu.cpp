@@ -55,6 +55,20 @@ constexpr size_t kPrefetchBytes = 4096;
 // 378788x378788x33 5.0 ms without, 4.2 so; rows of whole lines gain nothing).
 constexpr size_t kLeastNear = 64, kMostNear = 2048;
 
+// Of rows of whole lines that stream, every so-manieth task is written through the caches all the
+// same; 0: none. Where the table stays in the caches memory has nothing to do but to write, and it
+// has less to write at once when the last-level cache takes what it can hold, if that is a part
+// worth having (two cores of Zen 3 that share one way to memory, by turns, bf16 65536x2x768: 4.38
+// -> 4.10 ms, with 24 MiB in place of 16 as long, every fourth row in place of tasks 4.14; 200 MB
+// in FP32 1.01 times as fast, hence the limit. With a way each 2.30 -> 2.33). Tables that come from
+// memory need the room themselves (bf16 16384x50304x768: 0.75 -> 1.03). Only AMD's were measured.
+int64_t kept_every(int64_t table_bytes, int64_t y_bytes) {
+  constexpr int64_t kLeastPart = 8;
+  const int64_t kept = kept_output_bytes();
+  if (!kDropsPrefetches || table_bytes > kept / 4 || y_bytes > kLeastPart * kept) return 0;
+  return ceil_div(y_bytes, kept);
+}
+
 constexpr int64_t kNoPosition = std::numeric_limits<int64_t>::max();
 
 // Any alignment.
@@ -75,9 +89,12 @@ struct Job {
   int64_t row_bytes;  // of table and y
   int64_t ahead;      // rows
   bool streaming;     // y does not fit the cache
+  int64_t kept;       // kept_every()
   bool follows;       // its rows follow each other and are not whole lines
   RowOffsets table_rows, y_rows, places;
   std::atomic<int64_t>& first_bad;  // position, or kNoPosition
+
+  bool streams(int64_t task) const { return streaming && (kept == 0 || task % kept != 0); }
 
   void note_bad(int64_t position) const {
     int64_t lowest = first_bad.load(std::memory_order_relaxed);
@@ -270,7 +287,7 @@ void block(const Job& job, int64_t task) {
   const Part part(job, task);
   const size_t bytes = part.bytes;
   constexpr size_t kUnit = Kind::kFloating ? sizeof(typename Kind::Bits) : 1;
-  const bool stream = job.streaming;
+  const bool stream = job.streams(task);
   if (job.follows && carry_rows<Kind, Index>(job, part)) {
     if (stream) hwy::FlushStream();
     return;
@@ -330,7 +347,7 @@ BadIndex run_cpu(const Problem& problem, const Plan& plan, const Addresses& at) 
   const auto size = static_cast<int64_t>(dtype_size(problem.table.dtype));
   const int64_t row_bytes = problem.cols * size;
   std::atomic<int64_t> first_bad{kNoPosition};
-  const bool streaming = outputs_should_stream(problem.rows * row_bytes);
+  const int64_t y_bytes = problem.rows * row_bytes;
   const RowOffsets y_rows(problem.y, problem.y.rank - 1);
   const bool whole_lines =
       (reinterpret_cast<uintptr_t>(at.y) | static_cast<uintptr_t>(row_bytes)) % kLineBytes == 0;
@@ -341,7 +358,8 @@ BadIndex run_cpu(const Problem& problem, const Plan& plan, const Addresses& at) 
                 size,
                 row_bytes,
                 std::clamp(kBytesAhead / row_bytes, int64_t{1}, kMostRowsAhead),
-                streaming,
+                outputs_should_stream(y_bytes),
+                whole_lines ? kept_every(problem.table_rows * row_bytes, y_bytes) : 0,
                 follow && !whole_lines && plan.panels == 1,
                 RowOffsets(problem.table, 1),
                 y_rows,

@@ -139,14 +139,16 @@ HWY_INLINE void sum_chains(const T* dy, const T* x, const float* gamma, size_t c
   chains.join(sums);
 }
 
-// The same of rows of S strips, the last one of `last` columns in V vectors, all of it unrolled.
-// gamma is in registers. Of one or two strips the terms themselves are summed, one after the other,
-// of more the chains that they begin. Part by part, so that AVX2 spills fewer of them.
-template <class T, size_t S, size_t V>
+// The same of rows of S strips, the last one of `last` columns in V vectors, all of it unrolled;
+// kWhole: it is a whole one. gamma is in registers. Of one or two strips the terms themselves are
+// summed, one after the other, of more the chains that they begin. Part by part, so that AVX2
+// spills fewer of them.
+template <class T, size_t S, size_t V, bool kWhole>
 HWY_INLINE void sum_short(const T* dy, const T* x, const Strip<T> (&gamma)[S], size_t last,
                           float mean, float rstd, const Ahead& ahead, F32x16 (&sums)[2]) {
   constexpr size_t kVectors = kStripVectors<T>;
   constexpr size_t kLastAt = (S - 1) * kStrip<T>;
+  constexpr size_t kTerms = (S - 1) * kVectors + V;
   constexpr bool kInChains = S > 2;
   if constexpr (kInChains) {
     for_constants<S>([&](auto s) ACLGRAD_INLINED {
@@ -155,32 +157,31 @@ HWY_INLINE void sum_short(const T* dy, const T* x, const Strip<T> (&gamma)[S], s
   }
   const F32x16 mean16 = set16(mean);
   const F32x16 rstd16 = set16(rstd);
-  Strip<T> last_g = load_strip_first(dy + kLastAt, last);
-  Strip<T> last_xhat = load_strip_first(x + kLastAt, last);
-  for_constants<kVectors>([&](auto i) ACLGRAD_INLINED {
-    last_g.v[i] = mul(last_g.v[i], gamma[S - 1].v[i]);
-    last_xhat.v[i] = mul(sub(last_xhat.v[i], mean16), rstd16);
-  });
-  last_g = keep_first_columns<T>(last_g, last);
-  last_xhat = keep_first_columns<T>(last_xhat, last);
+  Strip<T> last_g, last_xhat;
+  if constexpr (!kWhole) {
+    last_g = load_strip_first(dy + kLastAt, last);
+    last_xhat = load_strip_first(x + kLastAt, last);
+    for_constants<kVectors>([&](auto i) ACLGRAD_INLINED {
+      last_g.v[i] = mul(last_g.v[i], gamma[S - 1].v[i]);
+      last_xhat.v[i] = mul(sub(last_xhat.v[i], mean16), rstd16);
+    });
+    last_g = keep_first_columns<T>(last_g, last);
+    last_xhat = keep_first_columns<T>(last_xhat, last);
+  }
   for_parts([&](auto part) ACLGRAD_INLINED {
-    constexpr size_t kChains = kInChains ? kRowChains : 1;
+    constexpr size_t kChains = kInChains ? std::min(kRowChains, kTerms) : 1;
     VecF32 chains[kChains][2];
-    if constexpr (kInChains) {
-      for (auto& chain : chains) chain[0] = chain[1] = hn::Zero(TagF32());
-    }
     const auto add_term = [&](auto index, VecF32 g, VecF32 xhat) ACLGRAD_INLINED {
       VecF32(&chain)[2] = chains[index % kChains];
-      if constexpr (kInChains) {
-        chain[0] = hn::Add(chain[0], g);
-        chain[1] = fused(g, xhat, chain[1]);
+      if constexpr (index < kChains) {
+        chain[0] = g;
+        chain[1] = hn::Mul(g, xhat);
       } else {
-        const VecF32 product = hn::Mul(g, xhat);
-        chain[0] = index == 0 ? g : hn::Add(chain[0], g);
-        chain[1] = index == 0 ? product : hn::Add(chain[1], product);
+        chain[0] = hn::Add(chain[0], g);
+        chain[1] = kInChains ? fused(g, xhat, chain[1]) : hn::Add(chain[1], hn::Mul(g, xhat));
       }
     };
-    for_constants<S - 1>([&](auto s) ACLGRAD_INLINED {
+    for_constants<kWhole ? S : S - 1>([&](auto s) ACLGRAD_INLINED {
       const StripPart<T> dy_part = load_strip_part(dy + s * kStrip<T>, part);
       const StripPart<T> x_part = load_strip_part(x + s * kStrip<T>, part);
       for_constants<kVectors>([&](auto i) ACLGRAD_INLINED {
@@ -189,17 +190,21 @@ HWY_INLINE void sum_short(const T* dy, const T* x, const Strip<T> (&gamma)[S], s
                  hn::Mul(hn::Sub(x_part.v[i], mean16.part[0]), rstd16.part[0]));
       });
     });
-    for_constants<V>([&](auto i) ACLGRAD_INLINED {
-      add_term(std::integral_constant<size_t, (S - 1) * kVectors + i>(), last_g.v[i].part[part],
-               last_xhat.v[i].part[part]);
-    });
+    if constexpr (!kWhole) {
+      for_constants<V>([&](auto i) ACLGRAD_INLINED {
+        add_term(std::integral_constant<size_t, (S - 1) * kVectors + i>(), last_g.v[i].part[part],
+                 last_xhat.v[i].part[part]);
+      });
+    }
     for_constants<2>([&](auto k) ACLGRAD_INLINED {
+      VecF32 sum = chains[0][k];
       if constexpr (kInChains) {
-        sums[k].part[part] =
-            hn::Add(hn::Add(chains[0][k], chains[1][k]), hn::Add(chains[2][k], chains[3][k]));
-      } else {
-        sums[k].part[part] = chains[0][k];
+        sum = hn::Add(sum, chains[1][k]);
+        sum = hn::Add(sum,
+                      kChains > 3 ? hn::Add(chains[2][k], chains[kChains - 1][k]) : chains[2][k]);
+        sum = hn::Add(sum, hn::Zero(TagF32()));  // nothing but -0 becomes +0, as in other rows
       }
+      sums[k].part[part] = sum;
     });
   });
 }
@@ -302,12 +307,18 @@ HWY_INLINE void sum_rows(Rows<T>& rows, Source& source, const float* gamma, size
     Strip<T> numbers[kStrips];
     for (size_t s = 0; s < kStrips; ++s) numbers[s] = load_numbers<T>(gamma + s * kStrip<T>);
     const size_t last = cols - (kStrips - 1) * kStrip<T>;
-    with_vectors_of<T>(last, [&](auto vectors) ACLGRAD_INLINED {
-      sum_all([&](const T* dy, const T* x, float mean, float rstd, F32x16(&sums)[2])
-                  ACLGRAD_INLINED {
-                    sum_short<T, kStrips, vectors>(dy, x, numbers, last, mean, rstd, ahead, sums);
-                  });
-    });
+    const auto sum_with = [&](auto vectors, auto whole) ACLGRAD_INLINED {
+      sum_all(
+          [&](const T* dy, const T* x, float mean, float rstd, F32x16(&sums)[2]) ACLGRAD_INLINED {
+            sum_short<T, kStrips, vectors, whole>(dy, x, numbers, last, mean, rstd, ahead, sums);
+          });
+    };
+    if (last == kStrip<T>) {
+      sum_with(std::integral_constant<size_t, kStripVectors<T>>(), std::true_type());
+    } else {
+      with_vectors_of<T>(
+          last, [&](auto vectors) ACLGRAD_INLINED { sum_with(vectors, std::false_type()); });
+    }
   };
   if (cols <= kStrip<T>) return sum_strips(std::integral_constant<size_t, 1>());
   if (cols <= 2 * kStrip<T>) return sum_strips(std::integral_constant<size_t, 2>());

@@ -143,13 +143,15 @@ HWY_INLINE Strip<T> load_strip_first(const T* p, size_t count) {
   }
 }
 
+// So many columns are in the first vector of a strip alone: of BF16, which both hold by turns, one.
+template <class T>
+inline constexpr size_t kFirstColumns = std::is_same_v<T, bfloat16_t> ? 1 : kLanes;
+
 // Calls fn with the number of vectors, a constant, that hold the first `count` columns of a strip.
-// Of BF16 both do, by turns, but for a single column.
 template <class T, class Fn>
 HWY_INLINE void with_vectors_of(size_t count, Fn&& fn) {
   if constexpr (kStripVectors<T> == 2) {
-    constexpr size_t kFirst = std::is_same_v<T, bfloat16_t> ? 1 : kLanes;
-    if (count <= kFirst) return fn(std::integral_constant<size_t, 1>());
+    if (count <= kFirstColumns<T>) return fn(std::integral_constant<size_t, 1>());
   }
   fn(std::integral_constant<size_t, kStripVectors<T>>());
 }

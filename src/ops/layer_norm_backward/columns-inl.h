@@ -27,6 +27,8 @@ using namespace aclgrad::HWY_NAMESPACE;
 struct Store {
   aclDataType dtype;  // undefined: dx is not wanted
   bool streaming;     // past the caches: every strip begins a line then
+  bool behind;        // a strip may be written where a row's last columns begin, before the row
+                      // behind it is: rows follow each other, and are open
 
   // Any dtype, NaN made canonical. The dtype is decided per store: the branch always goes the same
   // way, and there is one instantiation instead of three.
@@ -139,10 +141,19 @@ struct SecondVisit {
     });
   }
 
-  // Columns [begin, end).
+  // Columns [begin, end). What AVX2 would read and write in pieces, the last ones of several rows,
+  // comes first where what lies behind them in each row comes later.
   HWY_INLINE void add_columns(const float* gamma_row, size_t begin, size_t end,
                               float* chain) const {
     size_t at = begin;
+    if (kPlain && kReadsWhole<T> && store.behind) {
+      const size_t last = end - (end - begin) % kStrip<T>;
+      if (last < end) {
+        add_strip(gamma_row, last, kStrip<T>, true, std::integral_constant<size_t, kVectors>(),
+                  chain + 2 * (last - begin));
+      }
+      end = last;
+    }
     for (; at + kStrip<T> <= end; at += kStrip<T>, chain += 2 * kStrip<T>) {
       add_strip(gamma_row, at, kStrip<T>, true, std::integral_constant<size_t, kVectors>(), chain);
     }

@@ -90,10 +90,11 @@ using namespace aclgrad::HWY_NAMESPACE;
 struct Visiting {
   Turns turns;
   int64_t group_rows;
-  bool one_by_one;  // in the second visit
-  float* chain;     // null: a group is a row block
-  bool staged;      // dx goes to memory through a stage
-  Ahead ahead;      // none where rows are not at equal distances
+  bool one_by_one;   // in the second visit
+  float* chain;      // null: a group is a row block
+  bool staged;       // dx goes to memory through a stage
+  Ahead ahead;       // none where rows are not at equal distances
+  bool reads_whole;  // reads_whole(), and rows of dy, and of x, follow each other
 };
 
 template <class T>
@@ -109,10 +110,14 @@ Visiting visiting_of(const Job& job) {
   const auto fits = [&](int64_t rows) {
     return rows * cols * size + int64_t{kLineBytes} <= int64_t{kDxStageBytes};
   };
-  const bool dense =
-      job.forms.dx.dense() && job.places.dx.uniform() && job.places.dx.stride() == cols;
+  const auto follow = [&](const RowOffsets& rows) {
+    return rows.uniform() && rows.stride() == cols;
+  };
+  const bool dense = job.forms.dx.dense() && follow(job.places.dx);
   out.staged = job.streaming && dense && job.problem.dx.dtype == job.problem.x.dtype &&
                cols * size % static_cast<int64_t>(kLineBytes) != 0 && fits(1);
+  out.reads_whole = reads_whole<T>(static_cast<size_t>(cols)) && !job.gathered &&
+                    follow(job.places.dy) && follow(job.places.x);
   out.turns = turns_of<T>(job, out.staged);
   out.group_rows = out.turns == Turns::kOfRounds ? int64_t{kFusedRows} : group_rows_of(row_bytes);
   // FP32 rows that are staged lose (32768x769: 10.8 -> 12.0 ms).
@@ -176,6 +181,8 @@ template <class T>
 HWY_INLINE void enter_rows(const Job& job, const Visiting& visiting, int64_t row, int64_t count,
                            Rows<T>& rows) {
   locate(job, row, static_cast<size_t>(count), rows);
+  const int64_t left = job.problem.rows - row - count;
+  rows.open = visiting.reads_whole && left * job.problem.cols >= int64_t{kStrip<T>};
   // Behind the last row there is nothing. Copied whole: loaded whole behind stores of its members
   // it would wait for them.
   constexpr Ahead kNone{0, 0, false};

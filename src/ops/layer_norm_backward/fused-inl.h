@@ -109,7 +109,7 @@ HWY_INLINE bool can_fuse(const Job& job, const Rows<T>& now, const Rows<T>& next
 template <class T>
 HWY_INLINE Store fused_store(const Job& job, Rows<T>& rows, DxWay<T>* way) {
   if (way != nullptr) enter_stage(rows, static_cast<size_t>(job.problem.cols), *way);
-  return {job.problem.dx.dtype, job.streaming && way == nullptr && begin_lines(rows, 0)};
+  return {job.problem.dx.dtype, job.streaming && way == nullptr && begin_lines(rows, 0), false};
 }
 
 // Turns of rows. A function of its own, or each form of the first visit would hold a copy.
@@ -168,7 +168,7 @@ HWY_NOINLINE void turn_columns(const Job& job, const Rows<T>& now, const Rows<T>
   }
   if (at < end) {
     for_constants<kFusedRows>([&](auto r) ACLGRAD_INLINED {
-      chains[r].add_rest(dy[r] + at, x[r] + at, gamma + at, end - at);
+      chains[r].add_rest(dy[r] + at, x[r] + at, gamma + at, end - at, next.open);
     });
     second.add_columns(gamma, at, end, chain);
   }

@@ -29,6 +29,12 @@ using namespace aclgrad::HWY_NAMESPACE;
 // L1 (8192x4096: 18.1 ms instead of 19.0). Shorter rows lose 5 % by it.
 inline constexpr intptr_t kNear = 2048;
 
+// The last columns of a row, less than a strip; behind them is anything where rows are `open`.
+template <class T>
+HWY_INLINE Strip<T> load_last_strip(const T* p, size_t count, bool open) {
+  return kReadsWhole<T> && open ? load_strip(p) : load_strip_first(p, count);
+}
+
 // The sums of g and g * xhat over up to kChainColumns columns of a row, lane by lane: vector i goes
 // to chain i mod 4, and the chains are joined in pairs.
 template <class T>
@@ -92,7 +98,7 @@ struct RowChains {
   }
 
   // The last columns, less than a round.
-  HWY_INLINE void add_rest(const T* dy, const T* x, const float* gamma, size_t count) {
+  HWY_INLINE void add_rest(const T* dy, const T* x, const float* gamma, size_t count, bool open) {
     for_constants<kStrips>([&](auto s) ACLGRAD_INLINED {
       constexpr std::integral_constant<size_t, s * kVectors> first;
       constexpr size_t at = s * kStrip<T>;
@@ -102,8 +108,8 @@ struct RowChains {
       } else if (at < count) {
         const size_t rest = count - at;
         with_vectors_of<T>(rest, [&](auto vectors) ACLGRAD_INLINED {
-          add_strip(load_strip_first(dy + at, rest), load_strip_first(x + at, rest), gamma + at,
-                    rest, vectors, first);
+          add_strip(load_last_strip(dy + at, rest, open), load_last_strip(x + at, rest, open),
+                    gamma + at, rest, vectors, first);
         });
       }
     });
@@ -122,7 +128,7 @@ struct RowChains {
 // The sums of a row of up to kChainColumns columns, or of so many of a longer one (kLong).
 template <bool kLong, class T>
 HWY_INLINE void sum_chains(const T* dy, const T* x, const float* gamma, size_t count, float mean,
-                           float rstd, Ahead ahead, F32x16 (&sums)[2]) {
+                           float rstd, Ahead ahead, bool open, F32x16 (&sums)[2]) {
   RowChains<T> chains(mean, rstd);
   size_t at = 0;
   for (; at + kRound <= count; at += kRound) {
@@ -135,7 +141,7 @@ HWY_INLINE void sum_chains(const T* dy, const T* x, const float* gamma, size_t c
                        }
                      });
   }
-  chains.add_rest(dy + at, x + at, gamma + at, count - at);
+  chains.add_rest(dy + at, x + at, gamma + at, count - at, open);
   chains.join(sums);
 }
 
@@ -145,7 +151,8 @@ HWY_INLINE void sum_chains(const T* dy, const T* x, const float* gamma, size_t c
 // spills fewer of them.
 template <class T, size_t S, size_t V, bool kWhole>
 HWY_INLINE void sum_short(const T* dy, const T* x, const Strip<T> (&gamma)[S], size_t last,
-                          float mean, float rstd, const Ahead& ahead, F32x16 (&sums)[2]) {
+                          float mean, float rstd, const Ahead& ahead, bool open,
+                          F32x16 (&sums)[2]) {
   constexpr size_t kVectors = kStripVectors<T>;
   constexpr size_t kLastAt = (S - 1) * kStrip<T>;
   constexpr size_t kTerms = (S - 1) * kVectors + V;
@@ -159,8 +166,8 @@ HWY_INLINE void sum_short(const T* dy, const T* x, const Strip<T> (&gamma)[S], s
   const F32x16 rstd16 = set16(rstd);
   Strip<T> last_g, last_xhat;
   if constexpr (!kWhole) {
-    last_g = load_strip_first(dy + kLastAt, last);
-    last_xhat = load_strip_first(x + kLastAt, last);
+    last_g = load_last_strip(dy + kLastAt, last, open);
+    last_xhat = load_last_strip(x + kLastAt, last, open);
     for_constants<kVectors>([&](auto i) ACLGRAD_INLINED {
       last_g.v[i] = mul(last_g.v[i], gamma[S - 1].v[i]);
       last_xhat.v[i] = mul(sub(last_xhat.v[i], mean16), rstd16);
@@ -228,7 +235,7 @@ void sum_row(Source& source, size_t r, const float* gamma, size_t begin, size_t 
     const size_t columns = std::min(kChainColumns, begin + count - at);
     F32x16 part[2];
     sum_chains<true>(source.dy(r, at, columns), source.x(r, at, columns), gamma + at, columns, mean,
-                     rstd, ahead, part);
+                     rstd, ahead, false, part);
     add_to(totals[0], part[0]);
     add_to(totals[1], part[1]);
   }
@@ -294,6 +301,7 @@ HWY_INLINE void sum_rows(Rows<T>& rows, Source& source, const float* gamma, size
     return;
   }
   const Ahead ahead = rows.ahead;
+  const bool open = rows.open;
   const auto sum_all = [&](auto&& sum_one) ACLGRAD_INLINED {
     join_rows(
         rows, reciprocal_cols,
@@ -308,10 +316,10 @@ HWY_INLINE void sum_rows(Rows<T>& rows, Source& source, const float* gamma, size
     for (size_t s = 0; s < kStrips; ++s) numbers[s] = load_numbers<T>(gamma + s * kStrip<T>);
     const size_t last = cols - (kStrips - 1) * kStrip<T>;
     const auto sum_with = [&](auto vectors, auto whole) ACLGRAD_INLINED {
-      sum_all(
-          [&](const T* dy, const T* x, float mean, float rstd, F32x16(&sums)[2]) ACLGRAD_INLINED {
-            sum_short<T, kStrips, vectors, whole>(dy, x, numbers, last, mean, rstd, ahead, sums);
-          });
+      sum_all([&](const T* dy, const T* x, float mean, float rstd,
+                  F32x16(&sums)[2]) ACLGRAD_INLINED {
+        sum_short<T, kStrips, vectors, whole>(dy, x, numbers, last, mean, rstd, ahead, open, sums);
+      });
     };
     if (last == kStrip<T>) {
       sum_with(std::integral_constant<size_t, kStripVectors<T>>(), std::true_type());
@@ -326,8 +334,9 @@ HWY_INLINE void sum_rows(Rows<T>& rows, Source& source, const float* gamma, size
   if constexpr (kStripVectors<T> == 1) {
     if (cols <= 4 * kStrip<T>) return sum_strips(std::integral_constant<size_t, 4>());
   }
-  sum_all([&](const T* dy, const T* x, float mean, float rstd, F32x16(&sums)[2])
-              ACLGRAD_INLINED { sum_chains<false>(dy, x, gamma, cols, mean, rstd, ahead, sums); });
+  sum_all([&](const T* dy, const T* x, float mean, float rstd, F32x16(&sums)[2]) ACLGRAD_INLINED {
+    sum_chains<false>(dy, x, gamma, cols, mean, rstd, ahead, open, sums);
+  });
 }
 
 }  // namespace

@@ -109,9 +109,11 @@ HWY_INLINE void visit_tile(const Job& job, const Rows<T>& rows, size_t first, si
 template <class T, bool kPlain>
 HWY_NOINLINE void visit_exact_tile(const Job& job, const Rows<T>& rows, uint32_t near_zero,
                                    const Store& store, const Tile& tile) {
+  Store exactly = store;
+  exactly.behind = false;
   visit_with_exact_rows(rows, near_zero, job.forms, job.gamma, store.dtype, tile.begin,
                         tile.end - tile.begin, tile.chain, [&](size_t first, size_t last) {
-                          visit_tile<T, kPlain>(job, rows, first, last, store, tile);
+                          visit_tile<T, kPlain>(job, rows, first, last, exactly, tile);
                         });
 }
 
@@ -209,7 +211,7 @@ HWY_INLINE void write_rows(const Job& job, Rows<T>& rows, const Group& group, in
   const Problem& problem = job.problem;
   const bool plain = is_plain(job, rows);
   Store store{problem.want_dx ? problem.dx.dtype : ACL_DT_UNDEFINED,
-              job.streaming && plain && job.forms.dx.dense()};
+              job.streaming && plain && job.forms.dx.dense(), false};
   const uint32_t near_zero = problem.want_dgamma ? rows_near_zero(rows) : 0;
   bool carried = false;
   if (way != nullptr) {
@@ -226,6 +228,7 @@ HWY_INLINE void write_rows(const Job& job, Rows<T>& rows, const Group& group, in
   if (store.streaming) store.streaming = begin_lines(rows, begin);
   alignas(64) float tile_chain[2 * kLongTile];
   const int64_t step = rows.tile();
+  store.behind = way != nullptr && rows.open && end - begin <= step;
   for (int64_t at = begin; at < end; at += step) {
     float* chain = group.chain == nullptr ? tile_chain : group.chain + 2 * (at - begin);
     const Tile tile{at, std::min(at + step, end), chain};

@@ -156,6 +156,17 @@ HWY_INLINE void with_vectors_of(size_t count, Fn&& fn) {
   fn(std::integral_constant<size_t, kStripVectors<T>>());
 }
 
+// Whether a row's last columns, less than a strip, may be read and written as a whole one, where
+// what is behind them may be: there are masked loads and stores of 512 bits, and on AVX2 of 32.
+template <class T>
+inline constexpr bool kReadsWhole = (HWY_TARGET > HWY_AVX3) && kStripVectors<T> == 2;
+
+// Such columns; behind them is anything where a strip may be read, `open`.
+template <class T>
+HWY_INLINE Strip<T> load_last_strip(const T* p, size_t count, bool open) {
+  return kReadsWhole<T> && open ? load_strip(p) : load_strip_first(p, count);
+}
+
 // Columns from `count` on become +0, whatever stands in them.
 template <class T>
 HWY_INLINE Strip<T> keep_first_columns(const Strip<T>& strip, size_t count) {

@@ -190,6 +190,7 @@ struct Passing {
   T* y;
   const T* next;
   F32x16 mean, rstd;
+  bool open, next_open, room;  // Rows
 
   HWY_INLINE void ask_for_next(size_t at) const {
     for (size_t i = 0; i < kTwo; i += kStrip<T>) prefetch_to_l2(next + at + i, kAhead);
@@ -219,10 +220,10 @@ HWY_INLINE void write_last(const Passing<T> (&rows)[R], Weights<T> weights, size
     const Strip<T> beta = weights.beta.last(at, columns);
     for (size_t r = 0; r < R; ++r) {
       const bool whole = columns == kStrip<T>;
-      const Strip<T> x =
-          whole ? load_strip(rows[r].x + at) : load_strip_first(rows[r].x + at, columns);
+      const Strip<T> x = whole ? load_strip(rows[r].x + at)
+                               : load_last_strip(rows[r].x + at, columns, rows[r].open);
       const Strip<T> y = normalised(x, rows[r].mean, rows[r].rstd, gamma, beta);
-      if (whole) {
+      if (whole || (kReadsWhole<T> && rows[r].room)) {
         store_clean_strip<T>(y, rows[r].y + at, false);
       } else {
         store_clean_first<T>(y, rows[r].y + at, columns);
@@ -243,7 +244,7 @@ HWY_INLINE void write_and_sum(const Passing<T> (&rows)[1], Weights<T> weights, s
     sum.add(rows[0].next + at);
     write_two(rows, weights, at, streaming);
   }
-  sum.add_last(rows[0].next + at, n - at);
+  sum.add_last(rows[0].next + at, n - at, rows[0].next_open);
   sum.put(sums);
   write_last(rows, weights, at, n);
 }

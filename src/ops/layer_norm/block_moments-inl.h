@@ -42,6 +42,8 @@ struct Rows {
   // Elements between the sixteen rows of x, behind each of which as many elements may be read as
   // its last step lacks; 0: it is not so.
   int64_t columns_stride = 0;
+  bool open = false;  // a strip may be read where the last columns of a row of x begin
+  bool room = false;  // and written where those of y do: the rows behind are written later
   alignas(64) double wide_mean[kRows] = {};  // before it is rounded
   alignas(64) double squares[kRows] = {};    // around it
   alignas(64) float mean[kRows] = {};
@@ -105,7 +107,7 @@ HWY_INLINE void find_joined_moments(Rows<T>& rows, double* sums, size_t n, doubl
 template <class T>
 HWY_INLINE void find_joined_moments(Rows<T>& rows, double* sums, size_t n, double reciprocal_cols) {
   find_joined_moments(rows, sums, n, reciprocal_cols, [&](size_t r) ACLGRAD_INLINED {
-    return square_chains(rows.x[r], n, rows.mean[r]);
+    return square_chains(rows.x[r], n, rows.mean[r], rows.open);
   });
 }
 

@@ -64,22 +64,23 @@ HWY_INLINE void add_two(const T* x, Chain (&chains)[2]) {
   }
 }
 template <class T>
-HWY_INLINE void add_first(const T* x, size_t count, Chain (&chains)[2]) {
+HWY_INLINE void add_first(const T* x, size_t count, bool open, Chain (&chains)[2]) {
   if constexpr (kStripVectors<T> == 1) {
     if (count < kLanes) return add_vector(load_first(x, count), chains[0]);
     add_vector(x, chains[0]);
     if (count > kLanes) add_vector(load_first(x + kLanes, count - kLanes), chains[1]);
   } else {
-    const Strip<T> strip = load_strip_first(x, count);
+    Strip<T> strip = load_last_strip(x, count, open);
+    if (kReadsWhole<T> && open) strip = keep_first_columns<T>(strip, count);
     with_vectors_of<T>(count, [&](auto vectors) HWY_ATTR {
       for (size_t i = 0; i < vectors; ++i) add_vector(strip.v[i], chains[i]);
     });
   }
 }
 
-// The sum of a row or panel, in FP64: between large numbers of both signs the mean may be small,
-// and elements near it are right only if it is. Vector i goes to chain i mod 2; the chains are
-// joined, then lanes i and i + 8.
+// The sum of a row or panel, in FP64 (`open`: load_last_strip()): between large numbers of both
+// signs the mean may be small, and elements near it are right only if it is. Vector i goes to chain
+// i mod 2; the chains are joined, then lanes i and i + 8.
 class WideSum {
  public:
   HWY_INLINE WideSum() {
@@ -92,8 +93,8 @@ class WideSum {
     add_two(x, chains_);
   }
   template <class T>
-  HWY_INLINE void add_last(const T* x, size_t count) {
-    if (count != 0) add_first(x, count, chains_);
+  HWY_INLINE void add_last(const T* x, size_t count, bool open = false) {
+    if (count != 0) add_first(x, count, open, chains_);
   }
   HWY_INLINE void put(double* out) const {
     constexpr size_t kHalf = kWideParts / 2;
@@ -126,7 +127,7 @@ HWY_INLINE void put_sums(const T* x, size_t n, double* out) {
 // The squares around `centre` of up to kChainColumns columns, lane by lane: vector i goes to chain
 // i mod 4, and the chains are joined in pairs.
 template <class T>
-HWY_INLINE F32x16 square_chains(const T* x, size_t n, float centre) {
+HWY_INLINE F32x16 square_chains(const T* x, size_t n, float centre, bool open = false) {
   const F32x16 centre16 = set16(centre);
   F32x16 acc[kRowChains];
   for (size_t c = 0; c < kRowChains; ++c) acc[c] = zero16();
@@ -154,7 +155,7 @@ HWY_INLINE F32x16 square_chains(const T* x, size_t n, float centre) {
     if (here + kStrip<T> <= n) {
       square_strip(load_strip(x + here), c);
     } else if (here < n) {
-      square_first(load_strip_first(x + here, n - here), n - here, c);
+      square_first(load_last_strip(x + here, n - here, open), n - here, c);
     }
   }
   return add(add(acc[0], acc[1]), add(acc[2], acc[3]));

@@ -38,6 +38,9 @@ HWY_INLINE Passing<T> passing(const Rows<T>& rows, size_t r, const Rows<T>& next
   out.next = next.x[n] + at;
   out.mean = set16(rows.mean[r]);
   out.rstd = set16(rows.rstd[r]);
+  out.open = rows.open;
+  out.next_open = next.open;
+  out.room = rows.room;
   return out;
 }
 

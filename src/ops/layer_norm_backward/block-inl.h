@@ -35,13 +35,10 @@ inline constexpr size_t kRound = kRowChains * kLanes;
 // Columns after which the chains are full.
 inline constexpr size_t kChainColumns = kRowChainElements;
 
-// Whether the last columns of a row, less than a strip, may be read and written as a whole one that
-// reaches into the next row. There are masked loads and stores of 512 bits, and on AVX2 of 32 bits:
-// FP32 gains nothing (400000x20 0.93 times as fast, x44 0.98), nor do columns that are in a strip's
-// first vector alone (bf16 505051x33 0.91, f16 400000x36 0.95), but both vectors of 16 bits do (two
-// cores of Zen 3, AVX2: 400000x24 bf16 1.11, f16 1.19, 264550x63 f16 1.15, 131234x127 bf16 1.11).
-template <class T>
-inline constexpr bool kReadsWhole = HWY_TARGET > HWY_AVX3&& kStripVectors<T> == 2;
+// Whether the last columns of a row, less than a strip, are read and written as a whole one that
+// reaches into the next row. Those that are in a strip's first vector alone lose (two cores of Zen
+// 3, AVX2, times as fast: bf16 505051x33 0.91, f16 400000x36 0.95, but 400000x24 bf16 1.11, f16
+// 1.19, 264550x63 f16 1.15, 131234x127 bf16 1.11), and so would FP32 (400000x20 0.93, x44 0.98).
 template <class T>
 constexpr bool reads_whole(size_t cols) {
   return kReadsWhole<T> && cols % kStrip<T> > kFirstColumns<T>;

@@ -29,12 +29,6 @@ using namespace aclgrad::HWY_NAMESPACE;
 // L1 (8192x4096: 18.1 ms instead of 19.0). Shorter rows lose 5 % by it.
 inline constexpr intptr_t kNear = 2048;
 
-// The last columns of a row, less than a strip; behind them is anything where rows are `open`.
-template <class T>
-HWY_INLINE Strip<T> load_last_strip(const T* p, size_t count, bool open) {
-  return kReadsWhole<T> && open ? load_strip(p) : load_strip_first(p, count);
-}
-
 // The sums of g and g * xhat over up to kChainColumns columns of a row, lane by lane: vector i goes
 // to chain i mod 4, and the chains are joined in pairs.
 template <class T>

@@ -61,7 +61,8 @@ struct Sweep {
   RowOffsets dy_rows;
   RowOffsets dw_rows;
   Order order;
-  bool stream = false;
+  bool stream = false;  // dw does not fit the cache
+  bool staged = false;  // its rows, but for those of long runs, pass through a stage
   int64_t ahead = 1;  // gradient rows between the one that is added and the one that is prefetched
   int64_t tile = kTile;  // columns of a unit
   int64_t tiles = 1;

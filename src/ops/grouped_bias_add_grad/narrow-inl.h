@@ -89,6 +89,14 @@ HWY_INLINE F32x16 sum_vectors(const T* from, const Vectors& vectors, bool open,
   F32x16 sum = zero16();  // so that a sum of nothing but -0 is +0
   const T* const end = from + vectors.complete * vectors.step;
   if (open) {
+    if constexpr (sizeof(T) == 2) {  // two vectors are a line at most
+      const T* const even = end - vectors.complete % 2 * vectors.step;
+      for (; from != even; from += 2 * vectors.step) {
+        prefetch_once(reinterpret_cast<const char*>(from) + ahead);
+        sum = add(sum, load16(from));
+        sum = add(sum, load16(from + vectors.step));
+      }
+    }
     for (; from != end; from += vectors.step) {
       sum = add(sum, load16(from));
       prefetch_once(reinterpret_cast<const char*>(from) + ahead);

@@ -129,6 +129,9 @@ HWY_INLINE void find_short_moments(Rows<T>& rows, size_t n, double reciprocal_co
       each_row([n](const float* x, double* out)
                    ACLGRAD_INLINED { put_sums_of_two<false>(x, n, out); });
     }
+  } else {
+    put = true;
+    each_row([n](const T* x, double* out) ACLGRAD_INLINED { put_pair_sums(x, n, out); });
   }
 #endif
   if (!put) {

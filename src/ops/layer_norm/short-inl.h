@@ -74,6 +74,19 @@ HWY_INLINE void put_sums_of_two(const float* x, size_t n, double* out) {
   hn::Store(hn::Add(lower, upper), TagF64(), out);
 }
 #endif
+#if HWY_TARGET <= HWY_AVX3
+// put_sums() of sixteen bits, on the way from memory.
+template <class T>
+HWY_INLINE void put_pair_sums(const T* x, size_t n, double* out) {
+  const TagF64 d;
+  const auto sum = [&](size_t at) HWY_ATTR {
+    const NarrowPair pair = load_narrow_pair_first(x, at, n);
+    // As in add_vector().
+    return hn::MulAdd(hn::PromoteTo(d, pair.second), hn::Set(d, 1.0), hn::PromoteTo(d, pair.first));
+  };
+  hn::Store(hn::Add(sum(0), sum(kWideLanes)), d, out);
+}
+#endif
 template <class T>
 HWY_INLINE F32x16 squares_of_two(const TwoVectors& x, size_t n, float centre) {
   const F32x16 centre16 = set16(centre);

@@ -195,6 +195,10 @@ struct Passing {
   HWY_INLINE void ask_for_next(size_t at) const {
     for (size_t i = 0; i < kTwo; i += kStrip<T>) prefetch_to_l2(next + at + i, kAhead);
   }
+  // Calls what is nearer from L2 to L1.
+  HWY_INLINE void call_near(size_t at) const {
+    for (size_t i = 0; i < kTwo; i += kStrip<T>) prefetch_to_l1(next + at + i, kAheadToL1);
+  }
 };
 
 // Writes columns [at, at + kTwo) of R rows.
@@ -241,6 +245,7 @@ HWY_INLINE void write_and_sum(const Passing<T> (&rows)[1], Weights<T> weights, s
   size_t at = 0;
   for (; at + kTwo <= n; at += kTwo) {
     rows[0].ask_for_next(at);
+    if (kDropsPrefetches) rows[0].call_near(at);
     sum.add(rows[0].next + at);
     write_two(rows, weights, at, streaming);
   }
@@ -262,6 +267,7 @@ HWY_INLINE void write_and_sum_long(const Passing<T> (&rows)[R], Weights<T> weigh
     for (; at + kTwo <= end; at += kTwo) {
       for (size_t r = 0; r < R; ++r) {
         rows[r].ask_for_next(at);
+        if (kDropsPrefetches) rows[r].call_near(at);
         sums[r].add(rows[r].next + at);
       }
       write_two(rows, weights, at, streaming);

@@ -40,21 +40,23 @@ namespace {
 // memory, and fewer would not hide their last sums. Does not influence the bits.
 constexpr int64_t kGroupBytes = int64_t{8} << 10;
 
-// FP32 rows of more columns go in pairs: gamma and beta, 8 bytes a column, leave L1 before the next
-// row and are loaded once for both. Sixteen-bit rows have more to compute than to load (one Zen 4
-// core: f32 8192x4096 12.1 ms in pairs and 13.3 ms one by one, bf16 9.1 and 7.5 ms). Only where a
-// vector is one register: the sums of two rows do not fit sixteen others (two Zen 3 cores, AVX2:
-// f32 8192x4096 12.2 ms in pairs and 7.8 one by one, 2048x12288 7.6 and 6.5).
+// FP32 rows of more columns go in pairs where prefetches wait: gamma and beta, 8 bytes a column,
+// leave L1 before the next row and are loaded once for both. Where prefetches are dropped, what
+// calls the next row to L1 (kAheadToL1) does more for one (two Zen 4 cores, ms: f32 8192x4096 7.1
+// in pairs and 5.9 one by one, 2048x12288 6.4 and 5.5). Only where a vector is one register: the
+// sums of two rows do not fit sixteen others.
 constexpr int64_t kPairColumns = 2048;
 
 // Whether rows are summed and written one after the other: a group of them is so short that reading
-// and writing overlap by themselves. Where prefetches wait, what is written holds up what was asked
-// for, and only those are that would leave a part of kTwo (two cores of Granite Rapids, 400000x64
-// together: f32 8.4 -> 7.0 ms, bf16 5.8 -> 5.1; but f32 300000x48 5.0 -> 6.8, bf16 500000x33 6.2 ->
-// 8.4), or shorter ones.
+// and writing overlap by themselves. Otherwise what is written holds up what was asked for, and
+// longer rows, or those that leave no part of kTwo, are summed while others are written (two cores
+// of Granite Rapids, 400000x64 together: f32 8.4 -> 7.0 ms, bf16 5.8 -> 5.1; but f32 300000x48 5.0
+// -> 6.8, bf16 500000x33 6.2 -> 8.4; of Zen 4, 400000x64: f32 5.7 -> 5.3, 16 bits 4.3 -> 4.0). Not
+// 64 columns of FP32 on AVX2, whose sums fit registers only apart (Zen 4: 4.7 ms, together 5.5).
 constexpr int64_t kApartColumns = 64;
-inline bool go_apart(int64_t cols) {
-  return kDropsPrefetches ? cols <= kApartColumns : cols < kApartColumns;
+template <class T>
+bool go_apart(int64_t cols, bool in_parts) {
+  return cols < kApartColumns || (cols == kApartColumns && in_parts && sizeof(T) == sizeof(float));
 }
 
 // Bytes of the stage of a task, and the columns of a row that does not fit it that pass at a time.
@@ -137,7 +139,8 @@ template <class T>
 int64_t group_rows(int64_t cols) {
   const auto size = static_cast<int64_t>(sizeof(T));
   if (cols > static_cast<int64_t>(kChainColumns)) {
-    return kParts == 1 && size == 4 && cols > kPairColumns ? 2 : 1;
+    const bool in_pairs = kParts == 1 && size == 4 && !kDropsPrefetches && cols > kPairColumns;
+    return in_pairs ? 2 : 1;
   }
   return std::clamp(kGroupBytes / (cols * size), int64_t{1}, static_cast<int64_t>(kRows));
 }
@@ -343,7 +346,7 @@ void run(const Job& whole) {
                       usual(job.beta, plan.beta_as_it_is);
   parallel_blocks(plan.slabs, [&](int64_t index) {
     if (job.gathered) return gathered_slab<T>(job, index);
-    if (go_apart(job.problem.cols)) return short_slab<T>(job, index);
+    if (go_apart<T>(job.problem.cols, HWY_TARGET == HWY_AVX2)) return short_slab<T>(job, index);
     slab<T>(job, index);
   });
 }

@@ -73,10 +73,6 @@ class SharedLine {
   size_t filled_ = 0;
 };
 
-// Bytes by which the row to come is called from L2 to L1: a load that is part of two lines waits
-// for each of them (24462x511 on one core: 5.9 ms without, 5.3 so).
-inline constexpr intptr_t kNear = 2048;
-
 // A plain row of `n` columns, 32 or more, on its way to the lines of y. Columns are counted from
 // the first one that begins a line.
 template <class T>
@@ -125,11 +121,12 @@ class JoinedRow {
   size_t left_;
 };
 
-// Asks for kTwo columns of the row to come, and calls some that are nearer to L1.
+// Asks for kTwo columns of the row to come, and calls some that are nearer: a load that is part of
+// two lines waits for each of them (24462x511 on one core: 5.9 ms without, 5.3 so).
 template <class T>
 HWY_INLINE void ask_for_joined(const Passing<T>& row, size_t at) {
   row.ask_for_next(at);
-  for (size_t i = 0; i < kTwo; i += kStrip<T>) prefetch_to_l1(row.next + at + i, kNear);
+  row.call_near(at);
 }
 
 // Writes `n` columns of a plain row; kSum: sums those of a row to come (put_sums()).

@@ -11,6 +11,7 @@
 #include <limits>
 
 #include "kernels/cpu/cache.h"
+#include "kernels/cpu/halves.h"
 #include "kernels/cpu/parallel.h"
 #include "kernels/cpu/prefetch.h"
 #include "ops/layer_norm/job.h"
@@ -326,8 +327,31 @@ void slab(const Job& job, int64_t index) {
   if (job.streaming) hwy::FlushStream();
 }
 
+#if ACLGRAD_HAS_HALVES
+// Whether AVX2's kernel takes the rows (parts-inl.h): of 24 columns it computes three registers,
+// this one two vectors of sixteen, the half of one in vain (two cores of Zen 4, AVX2's time for 48
+// MB over AVX-512's: f32 8 columns 0.81, 12 0.95, 24 0.88, 48 0.87, but 17 to 23 1.2 to 1.3; bf16 8
+// to 16 0.7, 17 to 32 0.9 to 1.1, 40 0.91, 56 1.12; f16 4 to 8 0.6, 16 0.77, 24 0.76, 32 0.99, 40
+// 0.78, 64 1.14). f16 of 24 is as much faster on Granite Rapids.
+template <class T>
+bool prefers_parts(const Job& job) {
+  const int64_t cols = job.problem.cols;
+  if (!job.x_rows.uniform() || job.x_rows.stride() != cols || !job.y_follows) return false;
+  const auto between = [cols](int64_t least, int64_t most) {
+    return cols >= least && cols <= most;
+  };
+  if constexpr (std::is_same_v<T, float16_t>) return between(4, kTakesHalves ? 56 : 32);
+  if constexpr (std::is_same_v<T, bfloat16_t>)
+    return kTakesHalves && (between(8, 16) || between(33, 48));
+  return kTakesHalves && (between(4, 16) || (cols % 8 == 0 && between(24, 56)));
+}
+#endif
+
 template <class T>
 void run(const Job& whole) {
+#if ACLGRAD_HAS_HALVES
+  if (prefers_parts<T>(whole)) return N_AVX2::run<T>(whole);
+#endif
   Job job = whole;
   const Problem& problem = job.problem;
   const Plan& plan = job.plan;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The instruction set that all kernels of the process use. Chosen once when the library is loaded:
-// the best one the machine has, or the one that ACLGRAD_TARGET names.
+// The instruction set that all kernels of the process use (AVX-512's leave some short rows to
+// AVX2's, halves.h). Chosen once when the library is loaded: the best one the machine has, or the
+// one that ACLGRAD_TARGET names.
 //
 // Choosing before the first dispatch matters: on Highway 1.0.3 an unchosen dispatch table detects
 // the CPU on every call (17 us on a virtual machine, where CPUID traps).

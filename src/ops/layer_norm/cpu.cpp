@@ -227,7 +227,7 @@ HWY_INLINE void write_apart(const Job& job, Rows<T>& rows, YStage<T>& stage, boo
   }
 }
 
-// One task: a slab of rows of up to kApartColumns.
+// One task: a slab of rows that go_apart().
 template <class T>
 void short_slab(const Job& job, int64_t index) {
   const int64_t begin = index * job.plan.slab_rows;
@@ -328,29 +328,31 @@ void slab(const Job& job, int64_t index) {
 }
 
 #if ACLGRAD_HAS_HALVES
-// Whether AVX2's kernel takes the rows (parts-inl.h): of 24 columns it computes three registers,
-// this one two vectors of sixteen, the half of one in vain (two cores of Zen 4, AVX2's time for 48
-// MB over AVX-512's: f32 8 columns 0.81, 12 0.95, 24 0.88, 48 0.87, but 17 to 23 1.2 to 1.3; bf16 8
-// to 16 0.7, 17 to 32 0.9 to 1.1, 40 0.91, 56 1.12; f16 4 to 8 0.6, 16 0.77, 24 0.76, 32 0.99, 40
-// 0.78, 64 1.14). f16 of 24 is as much faster on Granite Rapids.
+// Whether AVX2's kernel of sixteen rows in parts takes them (parts-inl.h): of 24 columns it
+// computes three registers, this one two vectors of sixteen, the half of one in vain (two cores of
+// Zen 4, AVX2's time for 48 MB over AVX-512's: f32 8 columns 0.81, 12 0.95, 24 0.88, 48 0.87, 56
+// 0.91, 64 1.03, but 17 to 23 1.2 to 1.3; bf16 8 to 16 0.7, 17 to 32 0.9 to 1.1, 33 0.96, 48 0.89,
+// 56 1.12; f16 4 to 8 0.6, 16 0.77, 24 0.76, 32 0.99, 40 0.78, 56 0.85, 64 1.14).
 template <class T>
-bool prefers_parts(const Job& job) {
-  const int64_t cols = job.problem.cols;
-  if (!job.x_rows.uniform() || job.x_rows.stride() != cols || !job.y_follows) return false;
+bool suits_halves(const Job& job) {
+  const Problem& problem = job.problem;
+  const int64_t cols = problem.cols;
+  const bool follow = !job.gathered && job.x_rows.uniform() && job.x_rows.stride() == cols &&
+                      job.y_follows && problem.y.dtype == problem.x.dtype;
+  if (!kTakesHalves || !follow || problem.rows < int64_t{kRows}) return false;
   const auto between = [cols](int64_t least, int64_t most) {
     return cols >= least && cols <= most;
   };
-  if constexpr (std::is_same_v<T, float16_t>) return between(4, kTakesHalves ? 56 : 32);
-  if constexpr (std::is_same_v<T, bfloat16_t>)
-    return kTakesHalves && (between(8, 16) || between(33, 48));
-  return kTakesHalves && (between(4, 16) || (cols % 8 == 0 && between(24, 56)));
+  if constexpr (std::is_same_v<T, float16_t>) return between(4, 56);
+  if constexpr (std::is_same_v<T, bfloat16_t>) return between(8, 16) || between(33, 48);
+  return between(4, 16) || (cols % 8 == 0 && between(24, 56));
 }
 #endif
 
 template <class T>
 void run(const Job& whole) {
 #if ACLGRAD_HAS_HALVES
-  if (prefers_parts<T>(whole)) return N_AVX2::run<T>(whole);
+  if (suits_halves<T>(whole)) return N_AVX2::run<T>(whole);
 #endif
   Job job = whole;
   const Problem& problem = job.problem;

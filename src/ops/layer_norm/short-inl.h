@@ -73,9 +73,7 @@ HWY_INLINE void put_sums_of_two(const float* x, size_t n, double* out) {
   }
   hn::Store(hn::Add(lower, upper), TagF64(), out);
 }
-#endif
-#if HWY_TARGET <= HWY_AVX3
-// put_sums() of sixteen bits, on the way from memory.
+// The same of sixteen bits.
 template <class T>
 HWY_INLINE void put_pair_sums(const T* x, size_t n, double* out) {
   const TagF64 d;

@@ -191,13 +191,13 @@ void block(const Job& job, int64_t index) {
 #if ACLGRAD_HAS_HALVES
 // Whether AVX2's kernel takes the rows, where vectors of sixteen are taken in halves anyway (two
 // cores of Zen 4, AVX2's time for 72 MB over AVX-512's: f32 1 to 15 columns 0.87 to 0.98, 17 to 65
-// 0.97 to 1.09; f16 16 to 56 0.87 to 0.97, 2 to 12 and 96 0.95 to 1.08; BF16 0.96 to 1.13).
+// 0.97 to 1.09; f16 16 to 64 0.87 to 0.99, 2 to 12 and 96 0.95 to 1.08; BF16 0.96 to 1.13).
 template <class T>
 bool suits_halves(int64_t cols) {
-  if (!kTakesHalves) return false;
-  if constexpr (std::is_same_v<T, float>) return cols < int64_t{kLanes};
-  constexpr int64_t kMost = 64;
-  return std::is_same_v<T, float16_t> && cols >= int64_t{kLanes} && cols <= kMost;
+  constexpr auto kVector = static_cast<int64_t>(kLanes);
+  if constexpr (std::is_same_v<T, float>) return kTakesHalves && cols < kVector;
+  constexpr bool kIsHalf = std::is_same_v<T, float16_t>;
+  return kIsHalf && kTakesHalves && cols >= kVector && cols <= 4 * kVector;
 }
 #endif
 

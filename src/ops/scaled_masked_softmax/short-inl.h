@@ -17,6 +17,7 @@
 
 #include "kernels/cpu/dense_rows.h"
 #include "kernels/cpu/exp-inl.h"
+#include "kernels/cpu/prefetch.h"
 #include "kernels/cpu/row_joins-inl.h"
 #include "kernels/cpu/stage-inl.h"
 #include "ops/scaled_masked_softmax/masked-inl.h"
@@ -60,14 +61,21 @@ HWY_INLINE void join_all(const float* values, size_t cols, size_t groups, float*
   if (cols > kLanes) join_columns(values, {cols, kLanes, cols - kLanes}, groups, beyond, op);
 }
 
-// sign * x, or -Inf where masked; meanwhile the next portion is fetched.
+// Fetches what the next portion has in the place of the sixteen elements from `at` on: where
+// prefetches are dropped, beside the exps, which give memory time to answer.
+template <class T>
+HWY_INLINE void ask_for_next(const Portion<T>& portion, size_t at) {
+  prefetch_to_l1(portion.x + portion.filled() + at);
+  prefetch_to_l1(portion.mask + portion.filled() + at);
+}
+
+// sign * x, or -Inf where masked.
 template <class T>
 HWY_INLINE void load_values(const Job& job, const Portion<T>& portion, float* values) {
   const F32x16 sign = set16(job.sign);
-  const size_t ahead = portion.filled();
-  for (size_t i = 0; i < ahead; i += kLanes) {
-    hwy::Prefetch(portion.x + ahead + i);
-    hwy::Prefetch(portion.mask + ahead + i);
+  const size_t count = portion.filled();
+  for (size_t i = 0; i < count; i += kLanes) {
+    if (!kDropsPrefetches) ask_for_next(portion, i);
     store_raw(unless(mul(load16(portion.x + i), sign), portion.mask + i), values + i);
   }
 }
@@ -92,14 +100,17 @@ HWY_INLINE bool take_terms(const Job& job, const Portion<float>& rows, ShortBuff
   return job.usual && hn::AllTrue(d, usual);
 }
 
-HWY_INLINE void take_exps(const Job& job, size_t filled, const RowSpread& spread,
+template <class T>
+HWY_INLINE void take_exps(const Job& job, const Portion<T>& portion, const RowSpread& spread,
                           ShortBuffers& buffers) {
   ExpTerms terms = exp_terms(job.factor, zero16());
   float* values = buffers.values;
   const float* rounders = buffers.rounders;
   const float* rests = buffers.rests;
-  for (float* end = values + filled; values < end; rounders += kLanes, rests += kLanes) {
-    for (size_t v = 0; v < job.cols; ++v, values += kLanes) {
+  size_t at = 0;
+  for (; at < portion.filled(); rounders += kLanes, rests += kLanes) {
+    for (size_t v = 0; v < job.cols; ++v, at += kLanes, values += kLanes) {
+      if (kDropsPrefetches) ask_for_next(portion, at);
       terms.rounder = spread(rounders, v);
       terms.rest = spread(rests, v);
       store_raw(exp_below(load16(values), terms), values);
@@ -197,7 +208,7 @@ HWY_INLINE void write_rows(const Job& job, const Portion<T>& portion, const RowS
     }
   }
   const bool usual = take_terms(job, rows, buffers);
-  take_exps(job, portion.filled(), spread, buffers);
+  take_exps(job, portion, spread, buffers);
   if (HWY_UNLIKELY(!usual)) {
     mend_rows(job, portion, buffers.values,
               [&](size_t r) { return !is_usual(job, buffers.largest[r]); });

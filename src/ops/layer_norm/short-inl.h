@@ -73,7 +73,7 @@ HWY_INLINE void put_sums_of_two(const float* x, size_t n, double* out) {
   }
   hn::Store(hn::Add(lower, upper), TagF64(), out);
 }
-// The same of sixteen bits.
+// put_sums() of at most kTwo numbers of sixteen bits.
 template <class T>
 HWY_INLINE void put_pair_sums(const T* x, size_t n, double* out) {
   const TagF64 d;

@@ -14,10 +14,10 @@
 #include <cstdint>
 
 #include "kernels/cpu/cache.h"
-#include "kernels/cpu/constants-inl.h"
 #include "kernels/cpu/lane_count.h"
 #include "kernels/cpu/lanes-inl.h"
 #include "kernels/cpu/prefetch.h"
+#include "kernels/cpu/row_sums-inl.h"
 #include "kernels/cpu/sums-inl.h"
 #include "ops/embedding_dense_backward/sweep.h"
 
@@ -60,6 +60,7 @@ HWY_INLINE void locate(const Sweep& sweep, int64_t begin, int64_t count, int64_t
 // Which lines a chain asks for while it is summed.
 enum class Ask : uint8_t {
   kNextRows,   // the same columns of the rows ahead, to L2
+  kStream,     // what lies behind the chain, whose rows follow each other, to L2
   kWithinRows  // columns kAskedBytes further on, to L1; at a row's end the first ones of the row
                // ahead
 };
@@ -107,17 +108,20 @@ HWY_INLINE void sum_chain(const Chain<T>& chain, Columns columns, Use&& use) {
   constexpr size_t kLine = 64 / sizeof(T);
   const size_t end = columns.last;
   size_t at = columns.first;
+  const T* behind = chain.rows[0] + chain.count * (end - at);
   for (; at + kStrip * kLanes <= end; at += kStrip * kLanes) {
     F32x16 sums[kStrip];
     for (size_t v = 0; v < kStrip; ++v) sums[v] = zero16();
     const Asked<T> asked = asked_at<kAsk>(chain, columns, at);
     for (size_t r = 0; r < chain.count; ++r) {
       const T* from = chain.rows[r] + at;
-      const T* ahead = asked.rows[r] + asked.column;
+      const T* ahead =
+          kAsk == Ask::kStream ? behind + r * kStrip * kLanes : asked.rows[r] + asked.column;
       for (size_t v = 0; v < kStrip; ++v) sums[v] = add(sums[v], load16(from + v * kLanes));
       for (size_t line = 0; line < kStrip * kLanes; line += kLine) ask_for<kAsk>(ahead + line);
     }
     for (size_t v = 0; v < kStrip; ++v) use(at + v * kLanes, kLanes, sums[v]);
+    behind += kStrip * kLanes * chain.count;
   }
   for (; at < end; at += kLanes) {
     const size_t lanes = std::min(end - at, kLanes);
@@ -133,88 +137,87 @@ HWY_INLINE void sum_chain(const Chain<T>& chain, Columns columns, Use&& use) {
 }
 
 // Where L2 is small and prefetches are dropped, long FP32 rows of long runs are read from end to
-// end, so many at once, without asking: the hardware finds these streams by itself, and what is
+// end, eight at once, without asking: the hardware finds these streams by itself, and what is
 // asked for drives out what was (two cores of Zen 3, ms, 65536x2x768 8.0 -> 7.1,
 // 65536x1000x768-equal 7.3 -> 6.2; but BF16 4.1 -> 4.8, and 500000x1500x16 4.1 -> 6.0).
-inline constexpr size_t kRowsAtOnce = 8;
-inline bool reads_from_end_to_end(Columns tile) {
+template <class T>
+bool reads_eight_rows(Columns tile) {
   constexpr size_t kLeastColumns = 512;
-  return kDropsPrefetches && has_small_l2() && tile.count() >= kLeastColumns;
+  return sizeof(T) == sizeof(float) && kDropsPrefetches && has_small_l2() &&
+         tile.count() >= kLeastColumns;
 }
 
-// kCount rows' part of sum_chain() of a tile: from `before`, or from 0 where it is null, to use().
-template <size_t kCount, class T, class Use>
-HWY_INLINE void add_rows(const T* const* rows, Columns tile, const float* before, Use&& use) {
-  const T* from[kCount];
-  for (size_t r = 0; r < kCount; ++r) from[r] = rows[r];
-  size_t at = tile.first;
-  for (; at + kLanes <= tile.last; at += kLanes) {
-    F32x16 sum = before == nullptr ? zero16() : load16(before + (at - tile.first));
-    for_constants<kCount>([&](auto r) HWY_ATTR { sum = add(sum, load16(from[r] + at)); });
-    use(at, kLanes, sum);
-  }
-  if (at == tile.last) return;
-  const size_t lanes = tile.last - at;
-  F32x16 sum = before == nullptr ? zero16() : load16(before + (at - tile.first));
-  for (size_t r = 0; r < kCount; ++r) sum = add(sum, load_first(from[r] + at, lanes));
-  use(at, lanes, sum);
+// Whether the gradient rows of entries [begin, end) lie one behind the other, as those of indices
+// that rise do.
+inline bool are_one_stream(const Sweep& sweep, int64_t begin, int64_t end, Columns tile) {
+  const auto cols = static_cast<int64_t>(tile.count());
+  const Numbers& positions = sweep.order.positions;
+  return cols == sweep.problem->cols && sweep.dy_rows.uniform() && sweep.dy_rows.stride() == cols &&
+         positions[end - 1] - positions[begin] == end - 1 - begin;
 }
 
-// sum_chain() of a tile's columns.
-template <class T, class Use>
-HWY_INLINE void sum_chain_by_rows(const Chain<T>& chain, Columns tile, Use&& use) {
-  alignas(64) float kept[static_cast<size_t>(kTile) + kLanes];
-  const float* before = nullptr;
-  size_t row = 0;
-  for (; chain.count - row > kRowsAtOnce; row += kRowsAtOnce, before = kept) {
-    add_rows<kRowsAtOnce>(chain.rows + row, tile, before,
-                          [&](size_t column, size_t, const F32x16& sum)
-                              HWY_ATTR { store_raw(sum, kept + (column - tile.first)); });
-  }
-  const size_t left = chain.count - row;
-  for_constants<kRowsAtOnce + 1>([&](auto count) HWY_ATTR {
-    if constexpr (count > 0) {
-      if (left == count) add_rows<count>(chain.rows + row, tile, before, use);
-    }
-  });
+// Then rows of up to 1 KiB are read from end to end, one or two at a time; what longer ones ask for
+// is one stream, too (two cores of Zen 4, one index for all, times as fast, two threads and one:
+// FP32 of 64 columns 1.46 and 1.36, 128 1.65 and 1.81, 512 1.08 and 1.10).
+template <class T>
+bool reads_one_by_one(Columns tile) {
+  constexpr size_t kMostBytes = 1024;
+  return tile.count() >= kLanes && tile.count() * sizeof(T) <= kMostBytes &&
+         are_short<T>(static_cast<int64_t>(tile.count()));
 }
 
-// FP64 totals of a tile over entries [begin, end). sum_one(chain, use) adds a chain.
+// FP64 totals over entries [begin, end). sum_one(chain, use) adds a chain, use(place, sum) those of
+// sixteen columns.
 template <class T, class Sum>
-HWY_INLINE void sum_tile_with(const Sweep& sweep, int64_t begin, int64_t end, Columns tile,
-                              double* totals, Sum&& sum_one) {
+HWY_INLINE void sum_tile_with(const Sweep& sweep, int64_t begin, int64_t end, double* totals,
+                              Sum&& sum_one) {
   Chain<T> chain;
   for (int64_t at = begin; at < end; at += static_cast<int64_t>(kChain)) {
     locate(sweep, at, std::min(end - at, static_cast<int64_t>(kChain)), end, chain);
-    sum_one(chain, [&](size_t column, size_t, const F32x16& sum) HWY_ATTR {
+    sum_one(chain, [&](int64_t place, const F32x16& sum) HWY_ATTR {
       if (at == begin) {
-        set_to(totals + (column - tile.first), sum);
+        set_to(totals + place, sum);
       } else {
-        add_to(totals + (column - tile.first), sum);
+        add_to(totals + place, sum);
       }
     });
   }
 }
 template <class T, Ask kAsk>
 void sum_tile(const Sweep& sweep, int64_t begin, int64_t end, Columns tile, double* totals) {
-  sum_tile_with<T>(sweep, begin, end, tile, totals,
-                   [&](const Chain<T>& chain, auto&& use)
-                       HWY_ATTR { sum_chain<kAsk>(chain, tile, use); });
+  sum_tile_with<T>(sweep, begin, end, totals, [&](const Chain<T>& chain, auto&& use) HWY_ATTR {
+    sum_chain<kAsk>(chain, tile, [&](size_t column, size_t, const F32x16& sum) HWY_ATTR {
+      use(static_cast<int64_t>(column - tile.first), sum);
+    });
+  });
 }
-template <class T>
+template <class T, size_t kRows, Fetch kFetch>
 void sum_tile_by_rows(const Sweep& sweep, int64_t begin, int64_t end, Columns tile,
                       double* totals) {
-  sum_tile_with<T>(sweep, begin, end, tile, totals,
-                   [&](const Chain<T>& chain, auto&& use)
-                       HWY_ATTR { sum_chain_by_rows(chain, tile, use); });
+  alignas(64) float kept[kTile];
+  const auto cols = static_cast<int64_t>(tile.count());
+  sum_tile_with<T>(sweep, begin, end, totals, [&](const Chain<T>& chain, auto&& use) HWY_ATTR {
+    const auto row = [&](int64_t i) { return chain.rows[i] + tile.first; };
+    const auto put = [&](int64_t place, int64_t, const F32x16& sum) HWY_ATTR { use(place, sum); };
+    sum_by_rows<kRows, kFetch, T>(static_cast<int64_t>(chain.count), cols,
+                                  ahead_of_short<T>(true, cols), kept, row, put);
+  });
+  align_totals(totals, cols);
 }
 
 template <class T>
 HWY_INLINE void sum_tile(const Sweep& sweep, int64_t begin, int64_t end, Columns tile,
                          double* totals) {
-  if constexpr (sizeof(T) == sizeof(float)) {
-    if (reads_from_end_to_end(tile)) {
-      return sum_tile_by_rows<T>(sweep, begin, end, tile, totals);
+  if (reads_eight_rows<T>(tile)) {
+    return sum_tile_by_rows<T, 8, Fetch::kNothing>(sweep, begin, end, tile, totals);
+  }
+  if (are_one_stream(sweep, begin, end, tile)) {
+    if (reads_one_by_one<T>(tile)) {
+      return sum_tile_by_rows<T, kRowsAtOnce<T>, Fetch::kEveryVector>(sweep, begin, end, tile,
+                                                                      totals);
+    }
+    if (kDropsPrefetches && !has_small_l2()) {
+      return sum_tile<T, Ask::kStream>(sweep, begin, end, tile, totals);
     }
   }
   if (asks_within_rows<T>(tile)) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Brings the positions of the indices into the order of their table rows: a stable radix sort over
 // fixed blocks of positions. Result and first bad index do not depend on who does which block.
+// Indices that rise already, or are all equal, are left as they are.
 //
 // Work in the sort: a table row is a key; bad and padding indices get the key table_rows, which
 // sorts behind all others and is then cut off.
@@ -37,13 +38,16 @@ inline constexpr int kMaxDigitBits = 11;
 // Up to here the scratch of the sort (12 KB) comes from the stack and no workspace is asked for.
 inline constexpr int64_t kStackIndices = 256;
 
-// Numbers of 32 or 64 bits, chosen once by the problem's size.
+// Numbers of 32 or 64 bits, chosen once by the problem's size; without memory 0, 1, 2, ...
 class Numbers {
  public:
   Numbers() = default;
   explicit Numbers(const int32_t* narrow) : narrow_(narrow) {}
   explicit Numbers(const int64_t* wide) : wide_(wide) {}
-  int64_t operator[](int64_t i) const { return narrow_ != nullptr ? narrow_[i] : wide_[i]; }
+  int64_t operator[](int64_t i) const {
+    if (narrow_ != nullptr) return narrow_[i];
+    return wide_ != nullptr ? wide_[i] : i;
+  }
 
  private:
   const int32_t* narrow_ = nullptr;
@@ -108,35 +112,49 @@ class Sort {
 
   Order order() {
     Order out;
-    out.bad = read();
+    const Found found = read();
+    out.bad = found.bad;
     size_t side = 0;
-    for (int pass = 0; pass < plan_.passes; ++pass, side ^= 1) sort_digit(pass, side);
+    if (!found.rise) {
+      for (int pass = 0; pass < plan_.passes; ++pass, side ^= 1) sort_digit(pass, side);
+      out.positions = Numbers(positions_[side]);
+    }
     const Key* keys = keys_[side];
     const Key* end = std::lower_bound(keys, keys + problem_.rows, Key(problem_.table_rows));
     out.keys = Numbers(keys);
-    out.positions = Numbers(positions_[side]);
     out.count = end - keys;
     out.spare = keys_[side ^ 1];
     return out;
   }
 
  private:
-  // The indices become keys_[0]; the first digit is counted while they are in the cache.
-  BadIndex read() {
-    std::array<BadIndex, kMaxSortBlocks> bad;  // of each block
+  // What reading the indices of a block, or all, finds.
+  struct Found {
+    BadIndex bad{-1, 0, 0.0};
+    bool rise = true;  // no key is lower than the one before it
+  };
+  // The indices become keys_[0].
+  Found read() {
+    std::array<Found, kMaxSortBlocks> blocks;
+    const Key* keys = keys_[0];
     parallel_blocks(plan_.sort_blocks, [&](int64_t block) {
       const Range range = range_of(block);
-      BadIndex found{-1, 0, 0.0};
+      Found found;
       visit_index(problem_.indices.dtype, [&](auto value) {
-        read_block<decltype(value)>(problem_, indices_, range.begin, range.end, keys_[0], found);
+        read_block<decltype(value)>(problem_, indices_, range.begin, range.end, keys_[0],
+                                    found.bad);
       });
-      bad[static_cast<size_t>(block)] = found;
-      count_digits(block, 0);
+      found.rise = std::is_sorted(keys + range.begin, keys + range.end);
+      blocks[static_cast<size_t>(block)] = found;
     });
-    const auto end = bad.begin() + plan_.sort_blocks;
-    const auto first =
-        std::find_if(bad.begin(), end, [](const BadIndex& index) { return index.position >= 0; });
-    return first != end ? *first : BadIndex{-1, 0, 0.0};
+    Found all;
+    for (int64_t block = 0; block < plan_.sort_blocks; ++block) {
+      const Found& found = blocks[static_cast<size_t>(block)];
+      if (all.bad.position < 0) all.bad = found.bad;
+      const int64_t begin = range_of(block).begin;
+      all.rise = all.rise && found.rise && (block == 0 || keys[begin - 1] <= keys[begin]);
+    }
+    return all;
   }
 
   struct Range {
@@ -193,9 +211,7 @@ class Sort {
   }
 
   void sort_digit(int pass, size_t from) {
-    if (pass > 0) {
-      parallel_blocks(plan_.sort_blocks, [&](int64_t block) { count_digits(block, pass); });
-    }
+    parallel_blocks(plan_.sort_blocks, [&](int64_t block) { count_digits(block, pass); });
     place_digits();
     parallel_blocks(plan_.sort_blocks, [&](int64_t block) { move(block, pass, from); });
   }

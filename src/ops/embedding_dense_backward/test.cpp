@@ -409,43 +409,108 @@ TEST(EmbeddingDenseBackward, FiniteDifferences) {
   }
 }
 
-// Numbers of 64 bits serve problems too large for a test: their sort is shown to give what that of
-// 32 bits gives.
-TEST(EmbeddingDenseBackward, SortOf64BitNumbers) {
+// Runs whose gradient rows follow each other, which are found and added without a sort, have the
+// bits of those that were sorted: a padding index in front, which counts last, makes them so.
+TEST(EmbeddingDenseBackward, RisingIndicesHaveTheBitsOfSortedOnes) {
+  std::vector<double> rising;
+  for (const int64_t length : {400, 3, 2500, 0, 320, 17}) {
+    const auto row = static_cast<double>(rising.empty() ? 0 : rising.back() + 1);
+    rising.insert(rising.end(), static_cast<size_t>(length), row);
+  }
+  const auto count = static_cast<int64_t>(rising.size());
+  for (const aclDataType dtype : kFloats) {
+    for (const int64_t cols : {3, 17, 130, 256, 257, 513, 1000, 1024}) {
+      SCOPED_TRACE(cols);
+      Options options = all_of(dtype);
+      options.padding = 7;
+      Problem plain({count, cols}, {count}, 9, options);
+      plain.indices.fill(rising);
+      plain.show_order();
+      ASSERT_TRUE(plain.run_it().ok());
+      expect_same_bits_everywhere([&] { return plain.run_it(); }, {&plain.out});
+      Problem sorted({count + 1, cols}, {count + 1}, 9, options);
+      std::vector<double> indices = rising, grad = plain.grad.values();
+      indices.insert(indices.begin(), 7);
+      grad.insert(grad.begin(), static_cast<size_t>(cols), 1.0);
+      sorted.indices.fill(indices);
+      sorted.grad.fill(grad);
+      ASSERT_TRUE(sorted.run_it().ok());
+      EXPECT_EQ(plain.out.values(), sorted.out.values());
+    }
+  }
+}
+
+// The order of some indices over blocks of 16384: how many count, the first bad one, and keys and
+// positions by turns.
+template <class Key>
+std::vector<int64_t> order_of(const std::vector<int64_t>& indices, int64_t table_rows,
+                              int64_t padding) {
   using namespace embedding_dense_backward;
-  constexpr int64_t kRows = 40000, kTableRows = 5000;
-  std::vector<int64_t> indices(kRows);
-  Random random(3);
-  for (int64_t& index : indices) index = random.integer(-1, kTableRows);
+  const auto rows = static_cast<int64_t>(indices.size());
   embedding_dense_backward::Problem p;
-  p.indices = contiguous_view(ACL_INT64, 1, {kRows});
-  p.rows = kRows;
-  p.table_rows = kTableRows;
-  p.padding = 7;
+  p.indices = contiguous_view(ACL_INT64, 1, {rows});
+  p.rows = rows;
+  p.table_rows = table_rows;
+  p.padding = padding;
   Plan plan;
   plan.digit_bits = 7;
   plan.passes = 2;
-  plan.sort_blocks = 3;
   plan.sort_block = kMostSortBlock;
-  const auto sorted = [&](auto key) {
-    using Key = decltype(key);
-    std::vector<Key> buffers[2] = {std::vector<Key>(2 * kRows), std::vector<Key>(2 * kRows)};
-    std::vector<Key> histograms(3 << 7);
-    Addresses at;
-    at.indices = indices.data();
-    at.buffers = {buffers[0].data(), buffers[1].data()};
-    at.histograms = histograms.data();
-    const Order order = Sort<Key>(p, plan, at).order();
-    std::vector<int64_t> out = {order.count, order.bad.position, order.bad.integer};
-    for (int64_t i = 0; i < order.count; ++i) {
-      out.push_back(order.keys[i]);
-      out.push_back(order.positions[i]);
+  plan.sort_blocks = ceil_div(rows, plan.sort_block);
+  std::vector<Key> buffers[2] = {std::vector<Key>(2 * indices.size()),
+                                 std::vector<Key>(2 * indices.size())};
+  std::vector<Key> histograms(static_cast<size_t>(plan.sort_blocks) << plan.digit_bits);
+  Addresses at;
+  at.indices = indices.data();
+  at.buffers = {buffers[0].data(), buffers[1].data()};
+  at.histograms = histograms.data();
+  const Order order = Sort<Key>(p, plan, at).order();
+  std::vector<int64_t> out = {order.count, order.bad.position, order.bad.integer};
+  for (int64_t i = 0; i < order.count; ++i) {
+    out.push_back(order.keys[i]);
+    out.push_back(order.positions[i]);
+  }
+  return out;
+}
+
+// Numbers of 64 bits serve problems too large for a test: their sort is shown to give what that of
+// 32 bits gives.
+TEST(EmbeddingDenseBackward, SortOf64BitNumbers) {
+  constexpr int64_t kTableRows = 5000;
+  std::vector<int64_t> indices(40000);
+  Random random(3);
+  for (int64_t& index : indices) index = random.integer(-1, kTableRows);
+  const std::vector<int64_t> narrow = order_of<int32_t>(indices, kTableRows, 7);
+  EXPECT_GT(narrow[0], 36000);
+  EXPECT_EQ(order_of<int64_t>(indices, kTableRows, 7), narrow);
+}
+
+// Indices that rise, and those that do but for one, within a block of the sort and where two meet.
+TEST(EmbeddingDenseBackward, OrderOfIndicesThatRise) {
+  constexpr int64_t kTableRows = 5000, kBlock = embedding_dense_backward::kMostSortBlock;
+  std::vector<int64_t> rising(40000);
+  for (size_t i = 0; i < rising.size(); ++i) rising[i] = static_cast<int64_t>(i) / 9;
+  for (const int64_t changed :
+       {int64_t{-1}, int64_t{0}, int64_t{100}, kBlock - 1, kBlock, 2 * kBlock, int64_t{39999}}) {
+    SCOPED_TRACE(changed);
+    std::vector<int64_t> indices = rising;
+    if (changed >= 0) {
+      int64_t& index = indices[static_cast<size_t>(changed)];
+      index = index > 2500 ? 1 : kTableRows - 1;
     }
-    return out;
-  };
-  const std::vector<int64_t> narrow = sorted(int32_t{});
-  EXPECT_GT(narrow[0], kRows * 9 / 10);
-  EXPECT_EQ(sorted(int64_t{}), narrow);
+    std::vector<int64_t> positions(indices.size());
+    std::iota(positions.begin(), positions.end(), 0);
+    std::stable_sort(positions.begin(), positions.end(), [&](int64_t a, int64_t b) {
+      return indices[static_cast<size_t>(a)] < indices[static_cast<size_t>(b)];
+    });
+    std::vector<int64_t> expected = {static_cast<int64_t>(indices.size()), -1, 0};
+    for (const int64_t position : positions) {
+      expected.push_back(indices[static_cast<size_t>(position)]);
+      expected.push_back(position);
+    }
+    EXPECT_EQ(order_of<int32_t>(indices, kTableRows, -1), expected);
+    EXPECT_EQ(order_of<int64_t>(indices, kTableRows, -1), expected);
+  }
 }
 
 // ---- Data errors: rows of the README's second table -------------------------------------------

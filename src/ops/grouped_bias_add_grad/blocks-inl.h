@@ -131,13 +131,16 @@ void write_chain(const Job& job, const Block<T>& block, int64_t begin, int64_t e
   const auto put = [&](int64_t, int64_t col, const F32x16& sum)
                        HWY_ATTR { put_sum(sum, out + col, kLanes, streaming); };
   const int64_t cols = end - begin;
+  alignas(64) float kept[kKept];
   if (are_short<T>(cols)) {
     const Ahead ahead = ahead_of_short<T>(job.dense, stride);
-    return sum_by_rows<kRowsAtOnce<T>, T>(block.rows, cols, ahead, row, put);
+    return sum_by_rows<kRowsAtOnce<T>, Fetch::kEveryVector, T>(block.rows, cols, ahead, kept, row,
+                                                               put);
   }
   const int64_t step =
       kDropsPrefetches ? next_group(job, block) : static_cast<int64_t>(kLongRowsAtOnce) * stride;
-  sum_by_rows<kLongRowsAtOnce, T>(block.rows, cols, ahead_of<T>(cols, step), row, put);
+  sum_by_rows<kLongRowsAtOnce, Fetch::kEveryVector, T>(block.rows, cols, ahead_of<T>(cols, step),
+                                                       kept, row, put);
 }
 
 }  // namespace

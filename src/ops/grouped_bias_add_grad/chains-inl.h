@@ -14,8 +14,9 @@
 #include "base/checked.h"
 #include "kernels/cpu/cache.h"
 #include "kernels/cpu/lanes-inl.h"
+#include "kernels/cpu/row_sums-inl.h"
 #include "kernels/cpu/sums-inl.h"
-#include "ops/grouped_bias_add_grad/row_sums-inl.h"
+#include "ops/grouped_bias_add_grad/tree.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace aclgrad::grouped_bias_add_grad {
@@ -23,6 +24,14 @@ namespace HWY_NAMESPACE {
 namespace {
 
 using namespace aclgrad::HWY_NAMESPACE;
+
+constexpr auto kChainRows = static_cast<int64_t>(kChain);
+
+// Columns whose sums or FP64 totals are held at a time: the latter are half of a small L1, and rows
+// have long enough stretches.
+constexpr int64_t kPanel = 4096;
+// Columns whose sums are kept while rows are read from end to end.
+constexpr int64_t kKept = std::max(kPanel, kWidestRow);
 
 // Vectors taken together down the rows of a chain: with two, a row's part is whole cache lines, and
 // two chains hide the latency of the addition. Four read no faster (Zen 4).
@@ -72,13 +81,15 @@ HWY_INLINE void add_chain(const Chain<T>& chain, int64_t begin, int64_t end, dou
   const auto row = [&](int64_t i) { return chain.row[i] + begin; };
   const auto put = [&](int64_t place, int64_t, const F32x16& sum)
                        HWY_ATTR { add_to(totals + place, sum); };
-  if (cols >= kVector && are_short<T>(cols)) {
-    const Ahead ahead = ahead_of_short<T>(chain.stride == cols, chain.stride);
-    return sum_by_rows<kRowsAtOnce<T>, T>(count, cols, ahead, row, put);
-  }
-  if (cols >= kVector && has_small_l2()) {
+  if (cols >= kVector && (are_short<T>(cols) || has_small_l2())) {
+    alignas(64) float kept[kKept];
+    if (are_short<T>(cols)) {
+      const Ahead ahead = ahead_of_short<T>(chain.stride == cols, chain.stride);
+      return sum_by_rows<kRowsAtOnce<T>, Fetch::kEveryVector, T>(count, cols, ahead, kept, row,
+                                                                 put);
+    }
     const Ahead ahead = ahead_of_small_l2<T>(cols, chain.stride);
-    return sum_by_rows<kRowsOfSmallL2, T>(count, cols, ahead, row, put);
+    return sum_by_rows<kRowsOfSmallL2, Fetch::kRowEnds, T>(count, cols, ahead, kept, row, put);
   }
   const Ahead ahead = ahead_of<T>(cols, chain.next_step);
   int64_t col = begin;
@@ -93,14 +104,6 @@ HWY_INLINE void add_chain(const Chain<T>& chain, int64_t begin, int64_t end, dou
     const int64_t at = std::min(col, end - kVector);
     add_strip<1>(chain, at, next_count, ahead.far, totals + (col - begin));
   }
-}
-
-// Puts the totals of a last vector that started earlier in place.
-inline void align_totals(double* totals, int64_t count) {
-  const int64_t rest = count % kVector;
-  if (rest == 0) return;
-  double* last = totals + (count - rest);
-  std::memmove(last, last + (kVector - rest), static_cast<size_t>(rest) * sizeof(double));
 }
 
 // Says how many rows of the next chain to fetch: `left` rows follow this chain.

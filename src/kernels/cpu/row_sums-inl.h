@@ -2,31 +2,29 @@
 // The FP32 sums of a chain's rows, which are read from end to end, one or a few at a time, while
 // the sums wait in L1.
 
-#if defined(ACLGRAD_OPS_GROUPED_BIAS_ADD_GRAD_ROW_SUMS_INL_H_) == defined(HWY_TARGET_TOGGLE)
-#ifdef ACLGRAD_OPS_GROUPED_BIAS_ADD_GRAD_ROW_SUMS_INL_H_
-#undef ACLGRAD_OPS_GROUPED_BIAS_ADD_GRAD_ROW_SUMS_INL_H_
+#if defined(ACLGRAD_KERNELS_CPU_ROW_SUMS_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef ACLGRAD_KERNELS_CPU_ROW_SUMS_INL_H_
+#undef ACLGRAD_KERNELS_CPU_ROW_SUMS_INL_H_
 #else
-#define ACLGRAD_OPS_GROUPED_BIAS_ADD_GRAD_ROW_SUMS_INL_H_
+#define ACLGRAD_KERNELS_CPU_ROW_SUMS_INL_H_
 #endif
 
 #include <algorithm>
+#include <cstring>
 #include <type_traits>
 
 #include "kernels/cpu/cache.h"
 #include "kernels/cpu/constants-inl.h"
+#include "kernels/cpu/lane_count.h"
 #include "kernels/cpu/lanes-inl.h"
 #include "kernels/cpu/prefetch.h"
-#include "ops/grouped_bias_add_grad/tree.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace aclgrad::grouped_bias_add_grad {
+namespace aclgrad {
 namespace HWY_NAMESPACE {
 namespace {
 
-using namespace aclgrad::HWY_NAMESPACE;
-
 constexpr auto kVector = static_cast<int64_t>(kLanes);
-constexpr auto kChainRows = static_cast<int64_t>(kChain);
 
 // Fetches the part of a later row that N vectors will need. Into L2 only where prefetches are
 // dropped: fetching into L1 takes the same buffers as the loads (two thirds of the speed, Zen 4;
@@ -37,10 +35,6 @@ HWY_INLINE void fetch(const T* from) {
     prefetch_once(reinterpret_cast<const char*>(from) + at);
   }
 }
-
-// Columns whose sums or FP64 totals are held at a time: the latter are half of a small L1, and rows
-// have long enough stretches.
-constexpr int64_t kPanel = 4096;
 
 // What to fetch beside column `col` of rows that are added together: what lies `near` elements
 // further on in the row, or, where the row ends before that, what lies `far` elements further on.
@@ -116,11 +110,17 @@ Ahead ahead_of_small_l2(int64_t cols, int64_t stride) {
   return {kRowBeginning<T>, step + kRowBeginning<T> - cols};
 }
 
+// Where rows that are added fetch what is ahead.
+enum class Fetch : uint8_t {
+  kNothing,
+  kRowEnds,
+  kEveryVector  // once for each line of 64 bytes was slower (BF16 by a tenth)
+};
+
 // Calls put(place, column, sum) with what `sums` has already, if there are any, and the rows add up
 // to, vector by vector: the last one of `cols` columns may begin within the one before it, its
-// place is a multiple of sixteen all the same. kFetch: by every vector, else where rows end; once
-// for each line of 64 bytes was slower (BF16 by a tenth).
-template <size_t kRows, bool kFetch, class T, class Put>
+// place is a multiple of sixteen all the same.
+template <size_t kRows, Fetch kFetch, class T, class Put>
 HWY_INLINE void add_rows_to(const float* sums, const T* const* rows, int64_t cols, Ahead ahead,
                             Put&& put) {
   const auto add_places = [&](auto fetches, int64_t begin, int64_t end,
@@ -130,9 +130,9 @@ HWY_INLINE void add_rows_to(const float* sums, const T* const* rows, int64_t col
       F32x16 sum = sums == nullptr ? zero16() : load16(sums + place);  // nothing but -0 becomes +0
       for_constants<kRows>([&](auto r) ACLGRAD_INLINED {
         sum = add(sum, load16(rows[r] + col));
-        if constexpr (kFetch) {
+        if constexpr (kFetch == Fetch::kEveryVector) {
           fetch<1>(rows[r] + col + next);
-        } else if constexpr (fetches) {
+        } else if constexpr (fetches && kFetch == Fetch::kRowEnds) {
           prefetch_to_l1(rows[r] + col + next);
         }
       });
@@ -140,16 +140,15 @@ HWY_INLINE void add_rows_to(const float* sums, const T* const* rows, int64_t col
     }
   };
   const int64_t turn = near_end(0, cols, ahead);
-  add_places(std::bool_constant<kFetch>(), 0, turn, ahead.near);
+  add_places(std::false_type(), 0, turn, ahead.near);
   add_places(std::true_type(), turn, cols, ahead.far);
 }
 
-// The sums of up to kPanel columns or of a wide row, a vector at least, of a chain of `count` rows,
-// so many at once: row(i) is where row i begins.
-template <size_t kRows, class T, class Row, class Put>
-HWY_INLINE void sum_by_rows(int64_t count, int64_t cols, Ahead ahead, Row&& row, Put&& put) {
-  constexpr bool kFetch = kRows < kRowsOfSmallL2;
-  alignas(64) float kept[std::max(kPanel, kWidestRow)];
+// The sums of `cols` columns, a vector at least, of a chain of `count` rows, so many at once:
+// row(i) is where row i begins. `kept`, aligned, has room for whole vectors of them.
+template <size_t kRows, Fetch kFetch, class T, class Row, class Put>
+HWY_INLINE void sum_by_rows(int64_t count, int64_t cols, Ahead ahead, float* kept, Row&& row,
+                            Put&& put) {
   const float* before = nullptr;
   const T* rows[kRows];
   constexpr auto kStep = static_cast<int64_t>(kRows);
@@ -168,9 +167,17 @@ HWY_INLINE void sum_by_rows(int64_t count, int64_t cols, Ahead ahead, Row&& row,
   });
 }
 
+// Puts the totals of a last vector that started earlier in place.
+inline void align_totals(double* totals, int64_t count) {
+  const int64_t rest = count % kVector;
+  if (rest == 0) return;
+  double* last = totals + (count - rest);
+  std::memmove(last, last + (kVector - rest), static_cast<size_t>(rest) * sizeof(double));
+}
+
 }  // namespace
 }  // namespace HWY_NAMESPACE
-}  // namespace aclgrad::grouped_bias_add_grad
+}  // namespace aclgrad
 HWY_AFTER_NAMESPACE();
 
 #endif  // per-target include guard

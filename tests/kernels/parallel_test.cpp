@@ -24,6 +24,8 @@ TEST(Parallel, RunsAreAllBlocksInOrder) {
         const int64_t length = run_begin(blocks, runs, run + 1) - run_begin(blocks, runs, run);
         EXPECT_GE(length, blocks / runs);
         EXPECT_LE(length, blocks / runs + 1);
+        EXPECT_EQ(run_of(blocks, runs, run_begin(blocks, runs, run)), run);
+        EXPECT_EQ(run_of(blocks, runs, run_begin(blocks, runs, run + 1) - 1), run);
       }
     }
   }

@@ -30,6 +30,20 @@ HWY_INLINE Pair load_pair(const float16_t* p) {
   return out;
 }
 
+#if HWY_TARGET != HWY_SCALAR
+// BF16 numbers that 32-bit lanes hold two by two, as FP32 ones, whose upper halves they are: those
+// of even places and of odd ones.
+template <class V>
+HWY_INLINE auto even_numbers(V both) {
+  return hn::BitCast(hn::RebindToFloat<hn::DFromV<V>>(), hn::ShiftLeft<16>(both));
+}
+template <class V>
+HWY_INLINE auto odd_numbers(V both) {
+  const hn::DFromV<V> d;
+  return hn::BitCast(hn::RebindToFloat<decltype(d)>(), hn::And(both, hn::Set(d, 0xFFFF0000u)));
+}
+#endif
+
 // One register of each half of a pair: the even elements of a load and the odd ones.
 struct PairRegisters {
   VecF32 first, second;
@@ -38,12 +52,9 @@ HWY_INLINE PairRegisters load_pair_registers(const bfloat16_t* p) {
 #if HWY_TARGET == HWY_SCALAR
   return {load_part(p), load_part(p + 1)};
 #else
-  const TagF32 d;
-  const TagU32 du;
   const hn::Repartition<uint16_t, TagU32> d16;
-  const VecU32 both = hn::BitCast(du, hn::LoadU(d16, reinterpret_cast<const uint16_t*>(p)));
-  return {hn::BitCast(d, hn::ShiftLeft<16>(both)),
-          hn::BitCast(d, hn::And(both, hn::Set(du, 0xFFFF0000u)))};
+  const VecU32 both = hn::BitCast(TagU32(), hn::LoadU(d16, reinterpret_cast<const uint16_t*>(p)));
+  return {even_numbers(both), odd_numbers(both)};
 #endif
 }
 

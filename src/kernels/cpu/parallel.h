@@ -32,6 +32,13 @@ constexpr int64_t run_begin(int64_t blocks, int64_t runs, int64_t run) {
   const int64_t longer = blocks % runs;
   return blocks / runs * run + (run < longer ? run : longer);
 }
+// The run that has block `block`; there are no more runs than blocks.
+constexpr int64_t run_of(int64_t blocks, int64_t runs, int64_t block) {
+  const int64_t length = blocks / runs;
+  const int64_t longer = blocks % runs;
+  const int64_t in_longer = longer * (length + 1);
+  return block < in_longer ? block / (length + 1) : longer + (block - in_longer) / length;
+}
 
 // One block is worth handing to another thread from about 20 us of work on; a single block runs on
 // the calling thread without any synchronisation.

@@ -104,10 +104,10 @@ HWY_INLINE Strip<T> load_strip_first(const T* p, size_t count) {
     Strip<T> out;
     if constexpr (std::is_same_v<T, bfloat16_t>) {
       const hn::Repartition<uint16_t, TagU32> d16;
-      const TagU32 du;
-      const VecU32 both = hn::BitCast(du, hn::MaskedLoad(hn::FirstN(d16, count), d16, bits));
-      out.v[0].part[0] = hn::BitCast(TagF32(), hn::ShiftLeft<16>(both));
-      out.v[1].part[0] = hn::BitCast(TagF32(), hn::And(both, hn::Set(du, 0xFFFF0000u)));
+      const auto halves = hn::MaskedLoad(hn::FirstN(d16, count), d16, bits);
+      const VecU32 both = hn::BitCast(TagU32(), halves);
+      out.v[0].part[0] = even_numbers(both);
+      out.v[1].part[0] = odd_numbers(both);
     } else {
       const hn::Rebind<hwy::float16_t, TagF32> half;
       const auto load = [&](size_t from, size_t n) HWY_ATTR {
@@ -124,10 +124,9 @@ HWY_INLINE Strip<T> load_strip_first(const T* p, size_t count) {
       const size_t begin = i * kLanes;
       const size_t here = HWY_MIN(count > begin ? count - begin : 0, kLanes);
       if constexpr (std::is_same_v<T, bfloat16_t>) {
-        const TagU32 du;
         const VecU32 both = load_pairs_first(reinterpret_cast<const uint16_t*>(p) + begin, here);
-        out.v[0].part[i] = hn::BitCast(TagF32(), hn::ShiftLeft<16>(both));
-        out.v[1].part[i] = hn::BitCast(TagF32(), hn::And(both, hn::Set(du, 0xFFFF0000u)));
+        out.v[0].part[i] = even_numbers(both);
+        out.v[1].part[i] = odd_numbers(both);
       } else {
         out.v[i] = load_first(p + begin, here);
       }

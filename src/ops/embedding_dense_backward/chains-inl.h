@@ -12,6 +12,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <type_traits>
 
 #include "kernels/cpu/cache.h"
 #include "kernels/cpu/lane_count.h"
@@ -60,7 +61,6 @@ HWY_INLINE void locate(const Sweep& sweep, int64_t begin, int64_t count, int64_t
 // Which lines a chain asks for while it is summed.
 enum class Ask : uint8_t {
   kNextRows,   // the same columns of the rows ahead, to L2
-  kStream,     // what lies behind the chain, whose rows follow each other, to L2
   kWithinRows  // columns kAskedBytes further on, to L1; at a row's end the first ones of the row
                // ahead
 };
@@ -108,20 +108,25 @@ HWY_INLINE void sum_chain(const Chain<T>& chain, Columns columns, Use&& use) {
   constexpr size_t kLine = 64 / sizeof(T);
   const size_t end = columns.last;
   size_t at = columns.first;
-  const T* behind = chain.rows[0] + chain.count * (end - at);
   for (; at + kStrip * kLanes <= end; at += kStrip * kLanes) {
     F32x16 sums[kStrip];
     for (size_t v = 0; v < kStrip; ++v) sums[v] = zero16();
     const Asked<T> asked = asked_at<kAsk>(chain, columns, at);
-    for (size_t r = 0; r < chain.count; ++r) {
+    const auto add_row = [&](size_t r) ACLGRAD_INLINED {
       const T* from = chain.rows[r] + at;
-      const T* ahead =
-          kAsk == Ask::kStream ? behind + r * kStrip * kLanes : asked.rows[r] + asked.column;
+      const T* ahead = asked.rows[r] + asked.column;
       for (size_t v = 0; v < kStrip; ++v) sums[v] = add(sums[v], load16(from + v * kLanes));
       for (size_t line = 0; line < kStrip * kLanes; line += kLine) ask_for<kAsk>(ahead + line);
+    };
+    // A complete chain without a loop, so that a core sees further while it waits for memory (two
+    // threads and one of Zen 4, FP32 65536x2x768 1.24 and 1.22 times as fast, 200000x50x256 1.16
+    // and 1.11, 65536x50304x768-freq 1.04 and 1.06; BF16 1.0 to 1.1).
+    if (chain.count == kChain) {
+      for_constants<kChain>([&](auto r) ACLGRAD_INLINED { add_row(r); });
+    } else {
+      for (size_t r = 0; r < chain.count; ++r) add_row(r);
     }
     for (size_t v = 0; v < kStrip; ++v) use(at + v * kLanes, kLanes, sums[v]);
-    behind += kStrip * kLanes * chain.count;
   }
   for (; at < end; at += kLanes) {
     const size_t lanes = std::min(end - at, kLanes);
@@ -147,23 +152,22 @@ bool reads_eight_rows(Columns tile) {
          tile.count() >= kLeastColumns;
 }
 
-// Whether the gradient rows of entries [begin, end) lie one behind the other, as those of indices
-// that rise do.
+// Whether the gradient rows of entries [begin, end), of a vector at least, lie one behind the
+// other, as those of indices that rise do.
 inline bool are_one_stream(const Sweep& sweep, int64_t begin, int64_t end, Columns tile) {
   const auto cols = static_cast<int64_t>(tile.count());
   const Numbers& positions = sweep.order.positions;
-  return cols == sweep.problem->cols && sweep.dy_rows.uniform() && sweep.dy_rows.stride() == cols &&
-         positions[end - 1] - positions[begin] == end - 1 - begin;
+  return cols >= kVector && cols == sweep.problem->cols && sweep.dy_rows.uniform() &&
+         sweep.dy_rows.stride() == cols && positions[end - 1] - positions[begin] == end - 1 - begin;
 }
 
 // Then rows of up to 1 KiB are read from end to end, one or two at a time; what longer ones ask for
 // is one stream, too (two cores of Zen 4, one index for all, times as fast, two threads and one:
-// FP32 of 64 columns 1.46 and 1.36, 128 1.65 and 1.81, 512 1.08 and 1.10).
+// FP32 of 64 columns 1.46 and 1.36, 128 1.65 and 1.81, 768 1.2 to 1.4).
 template <class T>
 bool reads_one_by_one(Columns tile) {
   constexpr size_t kMostBytes = 1024;
-  return tile.count() >= kLanes && tile.count() * sizeof(T) <= kMostBytes &&
-         are_short<T>(static_cast<int64_t>(tile.count()));
+  return tile.count() * sizeof(T) <= kMostBytes && are_short<T>(static_cast<int64_t>(tile.count()));
 }
 
 // FP64 totals over entries [begin, end). sum_one(chain, use) adds a chain, use(place, sum) those of
@@ -205,6 +209,39 @@ void sum_tile_by_rows(const Sweep& sweep, int64_t begin, int64_t end, Columns ti
   align_totals(totals, cols);
 }
 
+// The same where they are_one_stream(); the rows of the next chain are asked for.
+template <class T>
+void sum_stream(const Sweep& sweep, int64_t begin, int64_t end, Columns tile, double* totals) {
+  constexpr auto kRows = static_cast<int64_t>(kChain);
+  constexpr auto kWidth = static_cast<int64_t>(kStrip * kLanes);
+  const auto cols = static_cast<int64_t>(tile.count());
+  const T* row = static_cast<const T*>(sweep.dy) + sweep.dy_rows(sweep.order.positions[begin]);
+  std::fill_n(totals, round_up(cols, kVector), 0.0);
+  const auto add_strip = [&](auto vectors, int64_t col, double* to) ACLGRAD_INLINED {
+    F32x16 sums[vectors];
+    for (F32x16& sum : sums) sum = zero16();
+    add_down(row + col, cols, kRows * cols, sums);
+    for (size_t v = 0; v < vectors; ++v) add_to(to + v * kLanes, sums[v]);
+  };
+  int64_t at = begin;
+  for (; at + kRows <= end; at += kRows, row += kRows * cols) {
+    int64_t col = 0;
+    for (; col + kWidth <= cols; col += kWidth) {
+      add_strip(std::integral_constant<size_t, kStrip>(), col, totals + col);
+    }
+    for (; col < cols; col += kVector) {
+      add_strip(std::integral_constant<size_t, 1>(), std::min(col, cols - kVector), totals + col);
+    }
+  }
+  align_totals(totals, cols);
+  if (at == end) return;
+  Chain<T> chain;
+  locate(sweep, at, end - at, end, chain);
+  sum_chain<Ask::kNextRows>(chain, tile, [&](size_t column, size_t, const F32x16& sum) HWY_ATTR {
+    add_to(totals + column, sum);
+  });
+}
+
 template <class T>
 HWY_INLINE void sum_tile(const Sweep& sweep, int64_t begin, int64_t end, Columns tile,
                          double* totals) {
@@ -217,7 +254,7 @@ HWY_INLINE void sum_tile(const Sweep& sweep, int64_t begin, int64_t end, Columns
                                                                       totals);
     }
     if (kDropsPrefetches && !has_small_l2()) {
-      return sum_tile<T, Ask::kStream>(sweep, begin, end, tile, totals);
+      return sum_stream<T>(sweep, begin, end, tile, totals);
     }
   }
   if (asks_within_rows<T>(tile)) {

@@ -218,13 +218,13 @@ void finish_run(const Sweep& sweep, const LongRun& run, Columns tile) {
 template <class T, class TOut>
 void run(const Sweep& sweep) {
   const Plan& plan = *sweep.plan;
-  // Units come first: they are the larger pieces.
-  parallel_blocks(sweep.units + plan.sweep_blocks * plan.panels, [&](int64_t block) {
-    if (block < sweep.units) return sum_unit<T, TOut>(sweep, block);
-    block -= sweep.units;
-    const int64_t rows = block / plan.panels;
+  const int64_t blocks = plan.sweep_blocks * plan.panels;
+  parallel_blocks(sweep.units + blocks, [&](int64_t index) {
+    const Work work = work_of(index, sweep.units, blocks);
+    if (work.is_unit) return sum_unit<T, TOut>(sweep, work.index);
+    const int64_t rows = work.index / plan.panels;
     sweep_block<T, TOut>(sweep, block_begin(sweep, rows), block_begin(sweep, rows + 1),
-                         sweep.columns(block % plan.panels, kPanel));
+                         sweep.columns(work.index % plan.panels, kPanel));
   });
   if (!sweep.has_partials) return;
   parallel_blocks(sweep.long_run_count * sweep.tiles, [&](int64_t block) {

@@ -7,6 +7,7 @@
 #include <algorithm>
 
 #include "base/checked.h"
+#include "kernels/cpu/parallel.h"
 #include "kernels/cpu/rows.h"
 #include "ops/embedding_dense_backward/order.h"
 #include "ops/embedding_dense_backward/tree.h"
@@ -191,6 +192,27 @@ inline const LongRun& run_of_segment(const Sweep& sweep, int64_t segment) {
                begin, begin + sweep.long_run_count, segment,
                [](int64_t number, const LongRun& run) { return number < run.first_segment; }) -
            1);
+}
+
+// What a thread does: a unit of the long runs, or a block of the sweep.
+struct Work {
+  bool is_unit;
+  int64_t index;  // of all units, or of all blocks
+};
+
+// Every thread begins with its part of the units, which are the larger pieces, and goes on with its
+// part of the blocks: rows that follow each other stay with a thread (two Zen 4 cores,
+// 65536x1000x768-equal and 65536x2x768 1.02 to 1.06 times as fast as with all units in front).
+inline Work work_of(int64_t index, int64_t units, int64_t blocks) {
+  const int64_t all = units + blocks;
+  const int64_t runs = std::min<int64_t>({all, aclgrad_threads(), kMostRuns});
+  const int64_t run = run_of(all, runs, index);
+  const int64_t first_unit = run_begin(units, runs, run);
+  const int64_t first = run_begin(all, runs, run);
+  const int64_t own_units = run_begin(units, runs, run + 1) - first_unit;
+  const int64_t within = index - first;
+  if (within < own_units) return {true, first_unit + within};
+  return {false, first - first_unit + within - own_units};
 }
 
 }  // namespace aclgrad::embedding_dense_backward

@@ -12,6 +12,7 @@
 #include "ops/embedding_dense_backward/cases.h"
 #include "ops/embedding_dense_backward/order.h"
 #include "ops/embedding_dense_backward/reference.h"
+#include "ops/embedding_dense_backward/sweep.h"
 #include "support/bad_indices.h"
 #include "support/compare.h"
 #include "support/run.h"
@@ -471,6 +472,35 @@ std::vector<int64_t> order_of(const std::vector<int64_t>& indices, int64_t table
     out.push_back(order.positions[i]);
   }
   return out;
+}
+
+// Units of long runs and blocks of the sweep, whatever their numbers: each is done once, and no
+// part of a thread's has a block before a unit.
+TEST(EmbeddingDenseBackward, EveryThreadBeginsWithUnits) {
+  using embedding_dense_backward::work_of;
+  const int usual = aclgrad_threads();
+  for (const int threads : {1, 2, 3, 7, 64, 200}) {
+    aclgrad_use_threads(threads);
+    for (const int64_t units : {0, 1, 2, 5, 64, 131}) {
+      for (const int64_t blocks : {1, 2, 3, 100, 129}) {
+        std::vector<int> unit_times(static_cast<size_t>(units)), times(static_cast<size_t>(blocks));
+        const int64_t all = units + blocks;
+        const int64_t runs = std::min<int64_t>({all, threads, kMostRuns});
+        for (int64_t run = 0; run < runs; ++run) {
+          bool units_done = false;
+          for (int64_t i = run_begin(all, runs, run); i < run_begin(all, runs, run + 1); ++i) {
+            const auto work = work_of(i, units, blocks);
+            ++(work.is_unit ? unit_times : times).at(static_cast<size_t>(work.index));
+            EXPECT_FALSE(work.is_unit && units_done);
+            units_done = !work.is_unit;
+          }
+        }
+        EXPECT_EQ(std::count(unit_times.begin(), unit_times.end(), 1), units);
+        EXPECT_EQ(std::count(times.begin(), times.end(), 1), blocks);
+      }
+    }
+  }
+  aclgrad_use_threads(usual);
 }
 
 // Numbers of 64 bits serve problems too large for a test: their sort is shown to give what that of

@@ -47,12 +47,27 @@ struct Chain {
   int64_t next_step;
 };
 
+// Whether a chain is complete and none of its rows a copy.
+template <class T>
+HWY_INLINE bool is_regular(const Chain<T>& chain) {
+  return chain.count == kChain &&
+         chain.row[kChain - 1] == chain.row[0] + (kChainRows - 1) * chain.stride;
+}
+
 // Adds columns [col, col + 16 N) of a chain to totals. What lies `next` elements further on in the
 // first `fetched` rows is fetched.
 template <size_t N, class T>
 HWY_INLINE void add_strip(const Chain<T>& chain, int64_t col, size_t fetched, int64_t next,
                           double* totals) {
   F32x16 sum[N];
+  if constexpr (sizeof(T) == sizeof(float)) {  // of sixteen bits no gain, or a loss of up to 5 %
+    if (fetched == kChain && is_regular(chain)) {
+      for (size_t k = 0; k < N; ++k) sum[k] = zero16();
+      add_down(chain.row[0] + col, chain.stride, next, sum);
+      for (size_t k = 0; k < N; ++k) add_to(totals + k * kLanes, sum[k]);
+      return;
+    }
+  }
   for (size_t k = 0; k < N; ++k) sum[k] = load16(chain.row[0] + col + k * kLanes);
   if (fetched > 0) fetch<N>(chain.row[0] + col + next);
   for (size_t r = 1; r < chain.count; ++r) {

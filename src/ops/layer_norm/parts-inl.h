@@ -158,11 +158,9 @@ class Parts {
         if constexpr (!kPairs) {
           out[q] = load_part(from);
         } else {
-          const TagU32 du;
           const VecU32 both =
-              hn::BitCast(du, hn::LoadU(TagF32(), reinterpret_cast<const float*>(from)));
-          out[q] = hn::BitCast(TagF32(), q % 4 < 2 ? hn::ShiftLeft<16>(both)
-                                                   : hn::And(both, hn::Set(du, 0xFFFF0000u)));
+              hn::BitCast(TagU32(), hn::LoadU(TagF32(), reinterpret_cast<const float*>(from)));
+          out[q] = q % 4 < 2 ? even_numbers(both) : odd_numbers(both);
         }
       }
     });

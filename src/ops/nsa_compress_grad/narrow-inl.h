@@ -81,8 +81,8 @@ HWY_INLINE void turn_tokens(const bfloat16_t* x, int64_t token, Columns<V>& out)
   for_constants<V * kEight>([&](auto c) HWY_ATTR {
     const VecU32 bits = hn::BitCast(du, hn::Load(d, both + c * kTokens));
     float* even = out.x + c * kStep * kTokens;
-    hn::Store(hn::BitCast(d, hn::ShiftLeft<16>(bits)), d, even);
-    hn::Store(hn::BitCast(d, hn::And(bits, hn::Set(du, 0xFFFF0000u))), d, even + kOdd * kTokens);
+    hn::Store(even_numbers(bits), d, even);
+    hn::Store(odd_numbers(bits), d, even + kOdd * kTokens);
   });
 }
 

@@ -11,6 +11,7 @@
 #include <hwy/cache_control.h>
 
 #include "kernels/cpu/lanes-inl.h"
+#include "kernels/cpu/pairs-inl.h"
 #include "kernels/cpu/sums-inl.h"
 #include "ops/scaled_masked_softmax_backward/rows.h"
 
@@ -151,15 +152,12 @@ HWY_INLINE void write32(const Row<bfloat16_t>& row, size_t at, const Terms& term
     store16(clean16(row, at + half, terms), to + half);
   }
 #else
-  const TagF32 df;
   const TagU32 du;
   const hn::Repartition<uint16_t, TagU32> d16;
   const hn::Rebind<uint8_t, decltype(d16)> d8;
-  const VecU32 upper = hn::Set(du, 0xFFFF0000u);
-  const auto dx_bits = [&](size_t i, VecU32 dy, VecU32 y_bits) HWY_ATTR {
-    const VecF32 y = hn::BitCast(df, y_bits);
+  const auto dx_bits = [&](size_t i, VecF32 dy, VecF32 y) HWY_ATTR {
     const VecF32 product = hn::Mul(y, terms.minus_sum.part[i]);
-    const VecF32 dx = fused(hn::BitCast(df, dy), y, product);
+    const VecF32 dx = fused(dy, y, product);
     const VecU32 bits = hn::BitCast(du, hn::Mul(dx, terms.on_dx.part[i]));
     const VecU32 odd = hn::And(hn::ShiftRight<16>(bits), hn::Set(du, 1u));
     return hn::Add(hn::Add(bits, hn::Set(du, 0x7FFFu)), odd);  // rounded to nearest even
@@ -168,9 +166,9 @@ HWY_INLINE void write32(const Row<bfloat16_t>& row, size_t at, const Terms& term
     const size_t begin = 2 * i * kPartLanes;
     const VecU32 dy = hn::LoadU(du, reinterpret_cast<const uint32_t*>(row.dy + at + begin));
     const VecU32 y = hn::LoadU(du, reinterpret_cast<const uint32_t*>(row.y + at + begin));
-    const VecU32 even = dx_bits(i, hn::ShiftLeft<16>(dy), hn::ShiftLeft<16>(y));
-    const VecU32 odd = dx_bits(i, hn::And(dy, upper), hn::And(y, upper));
-    const VecU32 both = hn::Or(hn::ShiftRight<16>(even), hn::And(odd, upper));
+    const VecU32 even = dx_bits(i, even_numbers(dy), even_numbers(y));
+    const VecU32 odd = dx_bits(i, odd_numbers(dy), odd_numbers(y));
+    const VecU32 both = hn::OrAnd(hn::ShiftRight<16>(even), odd, hn::Set(du, 0xFFFF0000u));
     const auto mask = hn::PromoteTo(d16, hn::LoadU(d8, row.mask + at + begin));
     const auto kept = hn::IfThenElseZero(hn::Eq(mask, hn::Zero(d16)), hn::BitCast(d16, both));
     put<kStream>(kept, d16, reinterpret_cast<uint16_t*>(to) + begin);

@@ -47,10 +47,14 @@ struct Chain {
   int64_t next_step;
 };
 
-// Whether a chain is complete and none of its rows a copy.
+// Whether a chain is added without a loop (row_sums-inl.h): FP32 rows of 10 KiB and more, all of
+// them, none a copy. Two threads of Zen 4 gain 1.03 to 1.1 times the speed, one is level; shorter
+// rows are level on two and lose up to a tenth on one, 16 bits lose up to 5 %.
 template <class T>
-HWY_INLINE bool is_regular(const Chain<T>& chain) {
-  return chain.count == kChain &&
+HWY_INLINE bool goes_without_loop(const Chain<T>& chain, size_t fetched) {
+  constexpr int64_t kLeastStride = 2560;
+  return sizeof(T) == sizeof(float) && fetched == kChain && chain.count == kChain &&
+         chain.stride >= kLeastStride &&
          chain.row[kChain - 1] == chain.row[0] + (kChainRows - 1) * chain.stride;
 }
 
@@ -60,13 +64,11 @@ template <size_t N, class T>
 HWY_INLINE void add_strip(const Chain<T>& chain, int64_t col, size_t fetched, int64_t next,
                           double* totals) {
   F32x16 sum[N];
-  if constexpr (sizeof(T) == sizeof(float)) {  // of sixteen bits no gain, or a loss of up to 5 %
-    if (fetched == kChain && is_regular(chain)) {
-      for (size_t k = 0; k < N; ++k) sum[k] = zero16();
-      add_down(chain.row[0] + col, chain.stride, next, sum);
-      for (size_t k = 0; k < N; ++k) add_to(totals + k * kLanes, sum[k]);
-      return;
-    }
+  if (goes_without_loop(chain, fetched)) {
+    for (size_t k = 0; k < N; ++k) sum[k] = zero16();
+    add_down(chain.row[0] + col, chain.stride, next, sum);
+    for (size_t k = 0; k < N; ++k) add_to(totals + k * kLanes, sum[k]);
+    return;
   }
   for (size_t k = 0; k < N; ++k) sum[k] = load16(chain.row[0] + col + k * kLanes);
   if (fetched > 0) fetch<N>(chain.row[0] + col + next);

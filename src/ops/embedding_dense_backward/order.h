@@ -130,16 +130,16 @@ class Sort {
  private:
   // What reading the indices of a block, or all, finds.
   struct Found {
-    BadIndex bad{-1, 0, 0.0};
-    bool rise = true;  // no key is lower than the one before it
+    BadIndex bad;
+    bool rise;  // no key is lower than the one before it
   };
   // The indices become keys_[0].
   Found read() {
-    std::array<Found, kMaxSortBlocks> blocks;
+    std::array<Found, kMaxSortBlocks> blocks;  // as they come: few indices have one block
     const Key* keys = keys_[0];
     parallel_blocks(plan_.sort_blocks, [&](int64_t block) {
       const Range range = range_of(block);
-      Found found;
+      Found found{{-1, 0, 0.0}, true};
       visit_index(problem_.indices.dtype, [&](auto value) {
         read_block<decltype(value)>(problem_, indices_, range.begin, range.end, keys_[0],
                                     found.bad);
@@ -147,7 +147,7 @@ class Sort {
       found.rise = std::is_sorted(keys + range.begin, keys + range.end);
       blocks[static_cast<size_t>(block)] = found;
     });
-    Found all;
+    Found all{{-1, 0, 0.0}, true};
     for (int64_t block = 0; block < plan_.sort_blocks; ++block) {
       const Found& found = blocks[static_cast<size_t>(block)];
       if (all.bad.position < 0) all.bad = found.bad;

@@ -3,7 +3,7 @@
 // and from its mask once, into a buffer in L1, which then goes through exp() and division; the next
 // row is prefetched meanwhile. An output that does not fit the cache is written past it in whole
 // lines; where rows do not begin and end with lines, they are gathered in a Stage first. Rows of
-// up to 128 elements are taken many at a time (short-inl.h, medium-inl.h).
+// up to 160 elements are taken many at a time (short-inl.h, medium-inl.h).
 #include <algorithm>
 #include <cmath>
 #include <cstddef>

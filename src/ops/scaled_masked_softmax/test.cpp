@@ -294,7 +294,7 @@ TEST(ScaledMaskedSoftmax, RowsOfWhichOneElementCounts) {
 // of the others.
 TEST(ScaledMaskedSoftmax, ARowsBitsDoNotDependOnItsNeighbours) {
   constexpr int64_t kRows = 100, kOther = 37;
-  for (const int64_t cols : {1, 2, 3, 5, 8, 11, 16, 17, 24, 31, 40, 77, 128}) {
+  for (const int64_t cols : {1, 2, 3, 5, 8, 11, 16, 17, 24, 31, 40, 77, 128, 129, 160}) {
     for (const aclDataType dtype : kFloats) {
       for (const double filler : {6e4, -6e4, std::numeric_limits<double>::quiet_NaN()}) {
         SCOPED_TRACE(std::string(dtype_short_name(dtype)) + ", S2 " + std::to_string(cols));

@@ -29,13 +29,22 @@ def goals():
 
 
 def newest(word):
-    """{machine: {problem: row}}; two rows of a machine differ in what they say of its peak."""
+    """{machine: {problem: row}}; two rows of a machine differ in what they say of its peak. Of one commit's rows the
+    one of most rounds counts, and of every rival its newest ratio: it may have been raced apart."""
     machines = {}
     with open(FOLDER / "history.csv", newline="", encoding="utf-8") as file:
         for row in csv.DictReader(file):
             machine = f"{row['machine'].split(';')[0]}, {row['target']}"
-            if row["threads"] == "2" and row["view"] == "contiguous" and word in machine:
-                machines.setdefault(machine, {})[row["problem"]] = row
+            if row["threads"] != "2" or row["view"] != "contiguous" or word not in machine:
+                continue
+            rows = machines.setdefault(machine, {})
+            before = rows.get(row["problem"])
+            if before and before["commit"] == row["commit"] and int(before["rounds"]) > int(row["rounds"]):
+                before, row = row, before
+            for ratio in (f"{rival}_ratio" for rival in RIVALS):
+                if before and not row[ratio]:
+                    row[ratio] = before[ratio]
+            rows[row["problem"]] = row
     return machines
 
 

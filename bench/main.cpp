@@ -29,8 +29,8 @@ using namespace aclgrad::bench;
 
 constexpr const char* kUsage =
     "usage: aclgrad_bench [options] [problem...]\n"
-    "  problem         layer_norm_backward/f16/4096x1024, or the beginning of one: then the\n"
-    "                  default shapes that begin so; none: all default shapes\n"
+    "  problem         layer_norm_backward/f16/4096x1024, or its operator, or that and the\n"
+    "                  dtype: then their default shapes; none: all default shapes\n"
     "                  a word before the shape names a variant: out110/16x64, LayerNormBackward\n"
     "                  without dbeta; mask1x1/8x16x64x64, one mask for all of a softmax\n"
     "  --threads N     threads that kernels may use\n"

@@ -43,20 +43,6 @@ struct Ahead {
   int64_t far;
 };
 
-// Where prefetches wait, each of several rows is fetched so far ahead, and with its end the row
-// that comes after them. Two cores of Emerald Rapids, which read one row after the other at 27 to
-// 31 GB/s whatever is fetched, then read 32 to 33, with four, eight or sixteen rows of 2 to 28 KB,
-// 0.5 to 2 KiB ahead, into L1 or L2; 4 KiB or a whole chain into L1: 30 to 31.
-template <class T>
-constexpr int64_t kNear = 1024 / static_cast<int64_t>(sizeof(T));
-
-// `step`: from a row to the one that is added after all of its fellows.
-template <class T>
-Ahead ahead_of(int64_t cols, int64_t step) {
-  if (kDropsPrefetches || cols <= kNear<T>) return {0, step};
-  return {kNear<T>, step + kNear<T> - cols};
-}
-
 // Where places that begin at `begin` no longer fetch what is near.
 constexpr int64_t near_end(int64_t begin, int64_t end, Ahead ahead) {
   if (ahead.near == 0 || end - begin <= ahead.near) return begin;
@@ -88,26 +74,6 @@ constexpr int64_t kAheadOfRows = (sizeof(T) == sizeof(float) ? 1536 : 8192) /
 template <class T>
 constexpr Ahead ahead_of_short(bool dense, int64_t stride) {
   return {0, dense ? kAheadOfRows<T> : static_cast<int64_t>(kRowsAtOnce<T>) * stride};
-}
-
-// Longer rows of a group of one chain are taken four at a time.
-constexpr size_t kLongRowsAtOnce = 4;
-
-// Longer rows of other groups eight at a time where L2 is too small for chains to be fetched into
-// it (chains-inl.h): the hardware finds eight streams by itself (FP32 [32, 1024, 2880] on two Zen 3
-// cores, one, two, four, eight, sixteen rows: 0.85, 0.85, 0.72, 0.73, 0.83 times what columns take;
-// BF16 [24000, 4000] four 1.02, eight 0.83, sixteen 0.83). Where they end it does not know what
-// comes: the beginnings of the next eight rows are fetched (none, 256, 512, 1024, 2048 bytes, ms:
-// FP32 11.4, 11.3, 11.1, 11.4, 11.6, [13000, 7168] 12.1, 11.8, 11.6, 11.7, 12.0, BF16 [32, 1024,
-// 2880] 6.3, 6.1, 6.1, 6.1, 6.5).
-constexpr size_t kRowsOfSmallL2 = 8;
-template <class T>
-constexpr int64_t kRowBeginning = 512 / static_cast<int64_t>(sizeof(T));
-template <class T>
-Ahead ahead_of_small_l2(int64_t cols, int64_t stride) {
-  const int64_t step = static_cast<int64_t>(kRowsOfSmallL2) * stride;
-  if (cols <= kRowBeginning<T>) return {0, step};
-  return {kRowBeginning<T>, step + kRowBeginning<T> - cols};
 }
 
 // Where rows that are added fetch what is ahead.

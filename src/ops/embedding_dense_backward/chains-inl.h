@@ -161,13 +161,14 @@ inline bool are_one_stream(const Sweep& sweep, int64_t begin, int64_t end, Colum
          sweep.dy_rows.stride() == cols && positions[end - 1] - positions[begin] == end - 1 - begin;
 }
 
-// Then rows of up to 1 KiB are read from end to end, one or two at a time; what longer ones ask for
-// is one stream, too (two cores of Zen 4, one index for all, times as fast, two threads and one:
-// FP32 of 64 columns 1.46 and 1.36, 128 1.65 and 1.81, 768 1.2 to 1.4).
+// Then rows of less than 2 KiB are read from end to end, one or two at a time; what longer ones ask
+// for is one stream, too (Zen 4, one index for all, times as fast, two threads and one: FP32 of 64
+// columns 1.46 and 1.36, 128 1.65 and 1.81, 768 1.2 to 1.4; from end to end instead of column by
+// column 257 columns 1.14 and 1.55, 384 1.24 and 2.28, 500 1.15 and 1.36, 640 1.02; BF16 level).
 template <class T>
 bool reads_one_by_one(Columns tile) {
-  constexpr size_t kMostBytes = 1024;
-  return tile.count() * sizeof(T) <= kMostBytes && are_short<T>(static_cast<int64_t>(tile.count()));
+  constexpr size_t kLongBytes = 2048;
+  return tile.count() * sizeof(T) < kLongBytes && are_short<T>(static_cast<int64_t>(tile.count()));
 }
 
 // FP64 totals over entries [begin, end). sum_one(chain, use) adds a chain, use(place, sum) those of

@@ -2,7 +2,7 @@
 // EmbeddingDenseBackward on the CPU. The positions of the indices are sorted by table row
 // (order.h); then one parallel sweep writes the table, every row once: runs of gradient rows are
 // summed in registers, strip of columns by strip, and rows without any become zeros. Long runs are
-// taken out of the sweep and summed by several tasks (sweep.h); finish_units() joins what those
+// taken out of the sweep and summed by several tasks (sweep.h); finish_run() joins what those
 // left.
 #include <algorithm>
 #include <cstddef>

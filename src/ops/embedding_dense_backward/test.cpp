@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// EmbeddingDenseBackward through the C interface, against the formula in double.
+// EmbeddingDenseBackward through the C interface, against the formula in double, its sort and how
+// its work is dealt out by themselves. Long because all of it is written with the one problem
+// below.
 #include <gtest/gtest.h>
 
 #include <algorithm>

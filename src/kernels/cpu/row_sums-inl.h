@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The FP32 sums of a chain's rows, which are read from end to end, one or a few at a time, while
-// the sums wait in L1.
+// The FP32 sums of a chain's rows: read from end to end, one or a few at a time, while the sums
+// wait in L1, or strip by strip down all of them.
 
 #if defined(ACLGRAD_KERNELS_CPU_ROW_SUMS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef ACLGRAD_KERNELS_CPU_ROW_SUMS_INL_H_
@@ -10,6 +10,7 @@
 #endif
 
 #include <algorithm>
+#include <cstdint>
 #include <cstring>
 #include <type_traits>
 
@@ -98,7 +99,7 @@ HWY_INLINE void add_rows_to(const float* sums, const T* const* rows, int64_t col
         sum = add(sum, load16(rows[r] + col));
         if constexpr (kFetch == Fetch::kEveryVector) {
           fetch<1>(rows[r] + col + next);
-        } else if constexpr (fetches && kFetch == Fetch::kRowEnds) {
+        } else if constexpr (fetches) {
           prefetch_to_l1(rows[r] + col + next);
         }
       });
@@ -107,7 +108,7 @@ HWY_INLINE void add_rows_to(const float* sums, const T* const* rows, int64_t col
   };
   const int64_t turn = near_end(0, cols, ahead);
   add_places(std::false_type(), 0, turn, ahead.near);
-  add_places(std::true_type(), turn, cols, ahead.far);
+  add_places(std::bool_constant<kFetch == Fetch::kRowEnds>(), turn, cols, ahead.far);
 }
 
 // The sums of `cols` columns, a vector at least, of a chain of `count` rows, so many at once:

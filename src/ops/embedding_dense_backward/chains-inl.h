@@ -15,6 +15,7 @@
 #include <type_traits>
 
 #include "kernels/cpu/cache.h"
+#include "kernels/cpu/constants-inl.h"
 #include "kernels/cpu/lane_count.h"
 #include "kernels/cpu/lanes-inl.h"
 #include "kernels/cpu/prefetch.h"

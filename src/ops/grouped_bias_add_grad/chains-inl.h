@@ -50,10 +50,10 @@ Ahead ahead_of(int64_t cols, int64_t step) {
 constexpr size_t kLongRowsAtOnce = 4;
 
 // Longer rows of other groups eight at a time where L2 is too small for chains to be fetched into
-// it: the hardware finds eight streams by itself (FP32 [32, 1024, 2880] on two Zen 3
-// cores, one, two, four, eight, sixteen rows: 0.85, 0.85, 0.72, 0.73, 0.83 times what columns take;
-// BF16 [24000, 4000] four 1.02, eight 0.83, sixteen 0.83). Where they end it does not know what
-// comes: the beginnings of the next eight rows are fetched (none, 256, 512, 1024, 2048 bytes, ms:
+// it: the hardware finds eight streams by itself (FP32 [32, 1024, 2880] on two Zen 3 cores, one,
+// two, four, eight, sixteen rows: 0.85, 0.85, 0.72, 0.73, 0.83 times what columns take; BF16
+// [24000, 4000] four 1.02, eight 0.83, sixteen 0.83). Where they end it does not know what comes:
+// the beginnings of the next eight rows are fetched (none, 256, 512, 1024, 2048 bytes, ms:
 // FP32 11.4, 11.3, 11.1, 11.4, 11.6, [13000, 7168] 12.1, 11.8, 11.6, 11.7, 12.0, BF16 [32, 1024,
 // 2880] 6.3, 6.1, 6.1, 6.1, 6.5).
 constexpr size_t kRowsOfSmallL2 = 8;
@@ -100,15 +100,14 @@ HWY_INLINE void add_strip(const Chain<T>& chain, int64_t col, size_t fetched, in
   if (goes_without_loop(chain, fetched)) {
     for (size_t k = 0; k < N; ++k) sum[k] = zero16();
     add_down(chain.row[0] + col, chain.stride, next, sum);
-    for (size_t k = 0; k < N; ++k) add_to(totals + k * kLanes, sum[k]);
-    return;
-  }
-  for (size_t k = 0; k < N; ++k) sum[k] = load16(chain.row[0] + col + k * kLanes);
-  if (fetched > 0) fetch<N>(chain.row[0] + col + next);
-  for (size_t r = 1; r < chain.count; ++r) {
-    const T* from = chain.row[r] + col;
-    if (r < fetched) fetch<N>(from + next);
-    for (size_t k = 0; k < N; ++k) sum[k] = add(sum[k], load16(from + k * kLanes));
+  } else {
+    for (size_t k = 0; k < N; ++k) sum[k] = load16(chain.row[0] + col + k * kLanes);
+    if (fetched > 0) fetch<N>(chain.row[0] + col + next);
+    for (size_t r = 1; r < chain.count; ++r) {
+      const T* from = chain.row[r] + col;
+      if (r < fetched) fetch<N>(from + next);
+      for (size_t k = 0; k < N; ++k) sum[k] = add(sum[k], load16(from + k * kLanes));
+    }
   }
   for (size_t k = 0; k < N; ++k) add_to(totals + k * kLanes, sum[k]);
 }

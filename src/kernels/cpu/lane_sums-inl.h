@@ -21,7 +21,7 @@ namespace {
 // i + 8, then i + 4, i + 2, i + 1. Vectors k and k + 8 (then + 4, + 2, + 1) share a register from
 // the level on at which both have shrunk to half of it.
 #if HWY_TARGET == HWY_SCALAR
-HWY_INLINE F32x16 lane_sums(const float* p) {
+ACLGRAD_SIXTEEN F32x16 lane_sums(const float* p) {
   alignas(64) float sums[kLanes];
   for (size_t k = 0; k < kLanes; ++k) {
     float v[kLanes];
@@ -86,7 +86,7 @@ HWY_INLINE VecF32 register_of_sums(const float* p) {
   return joined_lanes(v);
 }
 
-HWY_INLINE F32x16 lane_sums(const float* p) {
+ACLGRAD_SIXTEEN F32x16 lane_sums(const float* p) {
   F32x16 out;
   for_constants<kParts>([&](auto i) ACLGRAD_INLINED {
     out.part[i] = register_of_sums<kPartLanes>(p + i * kPartLanes * kLanes);

@@ -23,7 +23,7 @@ struct Pair {
   F32x16 first, second;
 };
 
-HWY_INLINE Pair load_pair(const float16_t* p) {
+ACLGRAD_SIXTEEN Pair load_pair(const float16_t* p) {
   Pair out;
   out.first = load16(p);
   out.second = load16(p + kLanes);
@@ -58,7 +58,7 @@ HWY_INLINE PairRegisters load_pair_registers(const bfloat16_t* p) {
 #endif
 }
 
-HWY_INLINE Pair load_pair(const bfloat16_t* p) {
+ACLGRAD_SIXTEEN Pair load_pair(const bfloat16_t* p) {
   Pair out;
   ACLGRAD_PARTS
   for (size_t i = 0; i < kParts; ++i) {
@@ -71,7 +71,7 @@ HWY_INLINE Pair load_pair(const bfloat16_t* p) {
 
 // False when no lane is a NaN. One sum stands for all lanes of its column: a NaN always shows in
 // it, and where it comes from opposite infinities the caller only takes a detour.
-HWY_INLINE bool may_have_nan(const Pair& pair) {
+ACLGRAD_SIXTEEN bool may_have_nan(const Pair& pair) {
   VecF32 sum = hn::Add(pair.first.part[0], pair.second.part[0]);
   ACLGRAD_PARTS
   for (size_t i = 1; i < kParts; ++i) {
@@ -80,7 +80,7 @@ HWY_INLINE bool may_have_nan(const Pair& pair) {
   return !hn::AllTrue(TagF32(), hn::Eq(sum, sum));
 }
 
-HWY_INLINE void make_nans_canonical(Pair& pair) {
+ACLGRAD_SIXTEEN void make_nans_canonical(Pair& pair) {
   ACLGRAD_PARTS
   for (size_t i = 0; i < kParts; ++i) {
     pair.first.part[i] = canonical(pair.first.part[i]);
@@ -127,7 +127,7 @@ HWY_INLINE auto packed(VecF32 first, VecF32 second, float16_t) {
 
 // Stores thirty-two elements, none of which is a NaN other than the canonical one; `streaming`:
 // past the caches, p must be aligned to thirty-two elements then.
-HWY_INLINE void store_clean_pair(const Pair& pair, bfloat16_t* p, bool streaming) {
+ACLGRAD_SIXTEEN void store_clean_pair(const Pair& pair, bfloat16_t* p, bool streaming) {
 #if HWY_TARGET == HWY_SCALAR
   static_cast<void>(streaming);
   for (size_t i = 0; i < kLanes; ++i) {
@@ -149,7 +149,7 @@ HWY_INLINE void store_clean_pair(const Pair& pair, bfloat16_t* p, bool streaming
 #endif
 }
 
-HWY_INLINE void store_clean_pair(const Pair& pair, float16_t* p, bool streaming) {
+ACLGRAD_SIXTEEN void store_clean_pair(const Pair& pair, float16_t* p, bool streaming) {
 #if HWY_NATIVE_FMA && (HWY_ARCH_X86 || HWY_ARCH_ARM_A64)
   const hn::Rebind<hwy::float16_t, TagF32> d16;
   const auto put = [&](VecF32 v, float16_t* at) HWY_ATTR {

@@ -37,7 +37,7 @@ HWY_INLINE void each_wide(const F32x16& v, Fn&& fn) {
 }
 
 // totals[0..16) += v, in FP64.
-HWY_INLINE void add_to(double* totals, const F32x16& v) {
+ACLGRAD_SIXTEEN void add_to(double* totals, const F32x16& v) {
   const TagF64 d64;
   each_wide(v, [&](size_t lane, VecF64 wide) HWY_ATTR {
     hn::StoreU(hn::Add(hn::LoadU(d64, totals + lane), wide), d64, totals + lane);
@@ -45,13 +45,13 @@ HWY_INLINE void add_to(double* totals, const F32x16& v) {
 }
 
 // totals[0..16) = v, in FP64.
-HWY_INLINE void set_to(double* totals, const F32x16& v) {
+ACLGRAD_SIXTEEN void set_to(double* totals, const F32x16& v) {
   const TagF64 d64;
   each_wide(v, [&](size_t lane, VecF64 wide) HWY_ATTR { hn::StoreU(wide, d64, totals + lane); });
 }
 
 // Sixteen FP64 numbers, aligned to a vector, rounded to FP32.
-HWY_INLINE F32x16 round16(const double* totals) {
+ACLGRAD_SIXTEEN F32x16 round16(const double* totals) {
 #if HWY_TARGET == HWY_SCALAR  // DemoteTo would saturate
   return each_part([&](size_t i)
                        HWY_ATTR { return hn::Set(TagF32(), static_cast<float>(totals[i])); });
@@ -87,12 +87,12 @@ HWY_INLINE double join_wide(VecF64 (&wide)[kWideParts]) {
   }
   return join_lanes(TagF64(), wide[0]);
 }
-HWY_INLINE double join16(const double* totals) {
+ACLGRAD_SIXTEEN double join16(const double* totals) {
   VecF64 wide[kWideParts];
   for (size_t i = 0; i < kWideParts; ++i) wide[i] = hn::LoadU(TagF64(), totals + i * kWideLanes);
   return join_wide(wide);
 }
-HWY_INLINE double join16(const F32x16& v) {
+ACLGRAD_SIXTEEN double join16(const F32x16& v) {
   VecF64 wide[kWideParts];
   each_wide(v, [&](size_t lane, VecF64 part) HWY_ATTR { wide[lane / kWideLanes] = part; });
   return join_wide(wide);

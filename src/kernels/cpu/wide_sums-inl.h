@@ -22,7 +22,7 @@ namespace {
 // and i + 8 are added.
 inline constexpr size_t kWideSums = kLanes / 2;
 
-HWY_INLINE void put_wide(const F32x16& v, double* out) {
+ACLGRAD_SIXTEEN void put_wide(const F32x16& v, double* out) {
   VecF64 wide[kWideParts];
   each_wide(v, [&](size_t lane, VecF64 part) HWY_ATTR { wide[lane / kWideLanes] = part; });
   constexpr size_t kHalf = kWideParts / 2;

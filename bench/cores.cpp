@@ -40,7 +40,7 @@ std::vector<std::vector<double>>& loops() {
 // Seconds of a loop on so many cores, each with a run of blocks of its own before it helps others.
 double replay(const std::vector<double>& blocks, int64_t cores) {
   const auto count = static_cast<int64_t>(blocks.size());
-  const int64_t runs = std::min<int64_t>({count, cores, kMostRuns});
+  const int64_t runs = run_count(count, cores);
   std::vector<int64_t> next;
   for (int64_t run = 0; run < runs; ++run) next.push_back(run_begin(count, runs, run));
   struct Core {

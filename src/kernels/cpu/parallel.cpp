@@ -49,7 +49,7 @@ std::atomic<int>& thread_count() {
 class Loop {
  public:
   Loop(int64_t blocks, void (*body)(void*, int64_t), void* context, int workers)
-      : body_(body), context_(context), runs_(std::min(workers, kMostRuns)) {
+      : body_(body), context_(context), runs_(static_cast<int>(run_count(blocks, workers))) {
     for (int i = 0; i < runs_; ++i) {
       run_[i].next.store(run_begin(blocks, runs_, i), std::memory_order_relaxed);
       run_[i].end = run_begin(blocks, runs_, i + 1);

@@ -5,6 +5,7 @@
 #ifndef ACLGRAD_KERNELS_CPU_PARALLEL_H_
 #define ACLGRAD_KERNELS_CPU_PARALLEL_H_
 
+#include <algorithm>
 #include <cstdint>
 #include <type_traits>
 
@@ -25,6 +26,10 @@ extern "C" {
 
 // Workers that have blocks of their own; more of them help these.
 inline constexpr int kMostRuns = 128;
+// How many of so many threads have; none has less than a block.
+constexpr int64_t run_count(int64_t blocks, int64_t threads) {
+  return std::min({blocks, threads, int64_t{kMostRuns}});
+}
 
 // The first of the blocks that worker `run` of `runs` begins with: a run of consecutive ones. Who
 // has none left helps the workers behind it, in turn.

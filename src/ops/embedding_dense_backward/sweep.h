@@ -206,7 +206,7 @@ struct Work {
 inline Work work_of(int64_t index, int64_t units, int64_t blocks) {
   if (units == 0) return {false, index};
   const int64_t all = units + blocks;
-  const int64_t runs = std::min<int64_t>({all, aclgrad_threads(), kMostRuns});
+  const int64_t runs = run_count(all, aclgrad_threads());
   const int64_t run = run_of(all, runs, index);
   const int64_t first_unit = run_begin(units, runs, run);
   const int64_t first = run_begin(all, runs, run);

@@ -487,7 +487,7 @@ TEST(EmbeddingDenseBackward, EveryThreadBeginsWithUnits) {
       for (const int64_t blocks : {1, 2, 3, 100, 129}) {
         std::vector<int> unit_times(static_cast<size_t>(units)), times(static_cast<size_t>(blocks));
         const int64_t all = units + blocks;
-        const int64_t runs = std::min<int64_t>({all, threads, kMostRuns});
+        const int64_t runs = run_count(all, threads);
         for (int64_t run = 0; run < runs; ++run) {
           bool units_done = false;
           for (int64_t i = run_begin(all, runs, run); i < run_begin(all, runs, run + 1); ++i) {

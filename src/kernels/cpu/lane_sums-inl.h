@@ -69,12 +69,12 @@ HWY_INLINE VecF32 joined_lanes(VecF32 (&v)[kRegister]) {
   return join_lanes(v[0], v[1]);
 }
 
-// Those of the kPartLanes vectors from p on.
-template <size_t kRegister>
-HWY_INLINE VecF32 register_of_sums(const float* p) {
+// Those of kPartLanes vectors, load(0) and so on.
+template <size_t kRegister, class Load>
+HWY_INLINE VecF32 register_of_sums(Load&& load) {
   VecF32 v[kRegister];
   for_constants<kRegister>([&](auto k) ACLGRAD_INLINED {
-    const F32x16 all = load16(p + k * kLanes);
+    const F32x16 all = load(k);
     if constexpr (kRegister == 16) {
       v[k] = all.part[0];
     } else if constexpr (kRegister == 8) {
@@ -86,12 +86,18 @@ HWY_INLINE VecF32 register_of_sums(const float* p) {
   return joined_lanes(v);
 }
 
-ACLGRAD_SIXTEEN F32x16 lane_sums(const float* p) {
+// The same of vectors that need not be in memory: load(k) is vector k, asked for in this order.
+template <class Load>
+HWY_INLINE F32x16 lane_sums_of(Load&& load) {
   F32x16 out;
   for_constants<kParts>([&](auto i) ACLGRAD_INLINED {
-    out.part[i] = register_of_sums<kPartLanes>(p + i * kPartLanes * kLanes);
+    out.part[i] = register_of_sums<kPartLanes>(
+        [&](auto k) ACLGRAD_INLINED { return load(i * kPartLanes + k); });
   });
   return out;
+}
+HWY_INLINE F32x16 lane_sums(const float* p) {
+  return lane_sums_of([&](size_t k) ACLGRAD_INLINED { return load16(p + k * kLanes); });
 }
 #endif
 

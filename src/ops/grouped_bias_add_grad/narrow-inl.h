@@ -128,6 +128,33 @@ HWY_INLINE void join_levels(float* lanes, const int64_t count, int64_t cols, int
   }
 }
 
+#if HWY_TARGET != HWY_SCALAR
+// Sixteen groups of a single column, open ones, of a vector and a part of another one: their sums
+// do not pass through memory before their lanes are joined (FP32 from the caches, one Zen 4 core,
+// [6000, 17, 1] 15.2 -> 10.8 us).
+template <class T>
+void sum_short_columns(const NarrowGroups<T>& groups, const Vectors& vectors, float* out) {
+  const T* from = groups.from;
+  const auto sum_all = [&](auto prefetch) ACLGRAD_INLINED {
+    store_raw(lane_sums_of([&](size_t) ACLGRAD_INLINED {
+                prefetch(from);
+                const F32x16 rest = keep_first(load16(from + kLanes), vectors.rest);
+                const F32x16 sum = add(add(load16(from), zero16()), rest);
+                from += groups.pitch;
+                asm("" : "+r"(from));  // else sixteen addresses are kept, in registers of vectors
+                return sum;
+              }),
+              out);
+  };
+  // Asked once, not for each of them.
+  if (kDropsPrefetches) {
+    sum_all([](const T* from) ACLGRAD_INLINED { prefetch_to_l2(from, kAheadOfFew); });
+  } else {
+    sum_all([](const T* from) ACLGRAD_INLINED { prefetch_to_l1(from, kAheadOfFew); });
+  }
+}
+#endif
+
 // At most sixteen groups of few rows: sums [count, cols] to out.
 template <class T>
 void sum_few_rows(const NarrowGroups<T>& groups, const NarrowRows& of_each, float* out) {
@@ -137,6 +164,11 @@ void sum_few_rows(const NarrowGroups<T>& groups, const NarrowRows& of_each, floa
   const int64_t count = groups.count, pitch = groups.pitch;
   const int64_t rows = of_each.rows, cols = of_each.cols;
   const Vectors vectors = of_each.last;
+#if HWY_TARGET != HWY_SCALAR
+  if (cols == 1 && count == kTogether && groups.open && vectors.complete == 1 && vectors.rest > 0) {
+    return sum_short_columns(groups, vectors, out);
+  }
+#endif
   std::fill(lanes + count * kTogether, std::end(lanes), 0.0f);
   const auto fill = [&](auto&& sum) HWY_ATTR {
     const T* from = first;

@@ -128,6 +128,12 @@ HWY_INLINE void join_levels(float* lanes, const int64_t count, int64_t cols, int
   }
 }
 
+// The sum of one vector and the first `rest` elements of another one, `step` behind it.
+template <class T>
+HWY_INLINE F32x16 sum_vector_and_rest(const T* from, int64_t step, size_t rest) {
+  return add(add(load16(from), zero16()), keep_first(load16(from + step), rest));
+}
+
 #if HWY_TARGET != HWY_SCALAR
 // Sixteen groups of a single column, open ones, of a vector and a part of another one: their sums
 // do not pass through memory before their lanes are joined (FP32 from the caches, one Zen 4 core,
@@ -138,8 +144,7 @@ void sum_short_columns(const NarrowGroups<T>& groups, const Vectors& vectors, fl
   const auto sum_all = [&](auto prefetch) ACLGRAD_INLINED {
     store_raw(lane_sums_of([&](size_t) ACLGRAD_INLINED {
                 prefetch(from);
-                const F32x16 rest = keep_first(load16(from + kLanes), vectors.rest);
-                const F32x16 sum = add(add(load16(from), zero16()), rest);
+                const F32x16 sum = sum_vector_and_rest(from, kTogether, vectors.rest);
                 from += groups.pitch;
                 asm("" : "+r"(from));  // else sixteen addresses are kept, in registers of vectors
                 return sum;
@@ -190,8 +195,7 @@ void sum_few_rows(const NarrowGroups<T>& groups, const NarrowRows& of_each, floa
   } else if (vectors.complete == 1 && vectors.rest > 0) {
     fill([=](const T* from) HWY_ATTR {
       prefetch_once(reinterpret_cast<const char*>(from) + kAheadOfFew);
-      const F32x16 rest = keep_first(load16(from + vectors.step), vectors.rest);
-      return add(add(load16(from), zero16()), rest);
+      return sum_vector_and_rest(from, vectors.step, vectors.rest);
     });
   } else {
     fill([=](const T* from) HWY_ATTR { return sum_vectors(from, vectors, true, kAheadOfFew); });

@@ -215,25 +215,14 @@ void sum_tile_by_rows(const Sweep& sweep, int64_t begin, int64_t end, Columns ti
 template <class T>
 void sum_stream(const Sweep& sweep, int64_t begin, int64_t end, Columns tile, double* totals) {
   constexpr auto kRows = static_cast<int64_t>(kChain);
-  constexpr auto kWidth = static_cast<int64_t>(kStrip * kLanes);
   const auto cols = static_cast<int64_t>(tile.count());
   const T* row = static_cast<const T*>(sweep.dy) + sweep.dy_rows(sweep.order.positions[begin]);
   std::fill_n(totals, round_up(cols, kVector), 0.0);
-  const auto add_strip = [&](auto vectors, int64_t col, double* to) ACLGRAD_INLINED {
-    F32x16 sums[vectors];
-    for (F32x16& sum : sums) sum = zero16();
-    add_down(row + col, cols, kRows * cols, sums);
-    for (size_t v = 0; v < vectors; ++v) add_to(to + v * kLanes, sums[v]);
-  };
+  const auto put = [&](int64_t place, int64_t, const F32x16& sum)
+                       HWY_ATTR { add_to(totals + place, sum); };
   int64_t at = begin;
   for (; at + kRows <= end; at += kRows, row += kRows * cols) {
-    int64_t col = 0;
-    for (; col + kWidth <= cols; col += kWidth) {
-      add_strip(std::integral_constant<size_t, kStrip>(), col, totals + col);
-    }
-    for (; col < cols; col += kVector) {
-      add_strip(std::integral_constant<size_t, 1>(), std::min(col, cols - kVector), totals + col);
-    }
+    sum_down<kChain>(row, cols, kRows * cols, cols, put);
   }
   align_totals(totals, cols);
   if (at == end) return;

@@ -120,6 +120,11 @@ void write_small(const Job& job, const Block<T>& block) {
   }
 }
 
+// Of a group of fewer rows four are read from end to end all the same (BF16 [8000, 4, 2880] 0.94
+// times as fast line by line).
+template <class T>
+constexpr int64_t kLeastRows = sizeof(T) == sizeof(float) ? 1 : 5;
+
 // Columns [begin, end), a vector at least, of a group of one chain.
 template <class T>
 void write_chain(const Job& job, const Block<T>& block, int64_t begin, int64_t end) {
@@ -136,6 +141,13 @@ void write_chain(const Job& job, const Block<T>& block, int64_t begin, int64_t e
     const Ahead ahead = ahead_of_short<T>(job.dense, stride);
     return sum_by_rows<kRowsAtOnce<T>, Fetch::kEveryVector, T>(block.rows, cols, ahead, kept, row,
                                                                put);
+  }
+  if (reads_down() && block.rows >= kLeastRows<T>) {
+    for_constants<kChain + 1>([&](auto rows) HWY_ATTR {
+      if (block.rows != static_cast<int64_t>(rows)) return;
+      sum_down<rows>(from, stride, next_group(job, block), cols, put);
+    });
+    return;
   }
   const int64_t step =
       kDropsPrefetches ? next_group(job, block) : static_cast<int64_t>(kLongRowsAtOnce) * stride;

@@ -9,6 +9,7 @@
 #endif
 
 #include <algorithm>
+#include <type_traits>
 
 #include "base/checked.h"
 #include "kernels/cpu/cache.h"
@@ -29,8 +30,10 @@ constexpr auto kChainRows = static_cast<int64_t>(kChain);
 // Columns whose sums or FP64 totals are held at a time: the latter are half of a small L1, and rows
 // have long enough stretches.
 constexpr int64_t kPanel = 4096;
+// The last of a row has a vector at least, and so up to so many: one less than a vector more.
+constexpr int64_t kMostPanel = kPanel + kVector;
 // Columns whose sums are kept while rows are read from end to end.
-constexpr int64_t kKept = std::max(kPanel, kWidestRow);
+constexpr int64_t kKept = std::max(kMostPanel, kWidestRow);
 
 // Where prefetches wait, each of several rows is fetched so far ahead, and with its end the row
 // that comes after them. Two cores of Emerald Rapids, which read one row after the other at 27 to
@@ -78,42 +81,50 @@ struct Chain {
   size_t count;
   size_t next_count;  // rows of the next one, each `next_step` elements behind its fellow here
   int64_t next_step;
+  bool down;  // line by line (row_sums-inl.h); then no row is a copy
 };
 
-// Whether a chain is added without a loop (row_sums-inl.h): FP32 rows of 10 KiB and more, all of
-// them, none a copy. Two threads of Zen 4 gain 1.03 to 1.1 times the speed, one is level; shorter
-// rows are level on two and lose up to a tenth on one, 16 bits lose up to 5 %.
+// Whether rows are read line by line down a chain (row_sums-inl.h): where the next chain's rows can
+// be fetched into L2. Two cores of Zen 4, one thread and two at the faster pace of their memory,
+// FP32 [2048, 16, 2880] 1.12 to 1.24 and 1.16 times as fast as four rows from end to end, [2000,
+// 12, 2880] 1.19 and 1.13; [1, 32768, 2880] 1.1 to 1.2 and 1.11 times as fast as two lines of a row
+// at a time. Zen 3 was not measured.
+inline bool reads_down() { return kDropsPrefetches && !has_small_l2(); }
+
+// Whether the full chains of `rows` rows are, more than one: not in 16 bits (0.94 to 1.0), nor
+// shorter rows than so many columns, and up to 4 KB only where there are several chains (FP32 of
+// 384 to 1000 columns 1.05 to 1.2 times as fast as row by row, 80 to 320 columns level, [2000, 20,
+// 600] 0.75 to 0.9).
 template <class T>
-HWY_INLINE bool goes_without_loop(const Chain<T>& chain, size_t fetched) {
-  constexpr int64_t kLeastStride = 2560;
-  return sizeof(T) == sizeof(float) && fetched == kChain && chain.count == kChain &&
-         chain.stride >= kLeastStride &&
-         chain.row[kChain - 1] == chain.row[0] + (kChainRows - 1) * chain.stride;
+bool goes_down(int64_t rows, int64_t cols) {
+  constexpr int64_t kLeastCols = 384;
+  constexpr int64_t kLeastRows = 3 * kChainRows;
+  return sizeof(T) == sizeof(float) && cols >= kLeastCols &&
+         (rows >= kLeastRows || !are_short<T>(cols)) && reads_down();
 }
 
-// Adds columns [col, col + 16 N) of a chain to totals. What lies `next` elements further on in the
-// first `fetched` rows is fetched.
-template <size_t N, class T>
-HWY_INLINE void add_strip(const Chain<T>& chain, int64_t col, size_t fetched, int64_t next,
-                          double* totals) {
+// Calls put(place, column, sum) with the sums of columns [col, col + 16 N) of a chain, from place
+// `place` on. What lies `next` elements further on in the first `fetched` rows is fetched.
+template <size_t N, class T, class Put>
+HWY_INLINE void sum_strip(const Chain<T>& chain, int64_t place, int64_t col, size_t fetched,
+                          int64_t next, Put&& put) {
   F32x16 sum[N];
-  if (goes_without_loop(chain, fetched)) {
-    for (size_t k = 0; k < N; ++k) sum[k] = zero16();
-    add_down(chain.row[0] + col, chain.stride, next, sum);
-  } else {
-    for (size_t k = 0; k < N; ++k) sum[k] = load16(chain.row[0] + col + k * kLanes);
-    if (fetched > 0) fetch<N>(chain.row[0] + col + next);
-    for (size_t r = 1; r < chain.count; ++r) {
-      const T* from = chain.row[r] + col;
-      if (r < fetched) fetch<N>(from + next);
-      for (size_t k = 0; k < N; ++k) sum[k] = add(sum[k], load16(from + k * kLanes));
-    }
+  for (size_t k = 0; k < N; ++k) sum[k] = load16(chain.row[0] + col + k * kLanes);
+  if (fetched > 0) fetch<N>(chain.row[0] + col + next);
+  for (size_t r = 1; r < chain.count; ++r) {
+    const T* from = chain.row[r] + col;
+    if (r < fetched) fetch<N>(from + next);
+    for (size_t k = 0; k < N; ++k) sum[k] = add(sum[k], load16(from + k * kLanes));
   }
-  for (size_t k = 0; k < N; ++k) add_to(totals + k * kLanes, sum[k]);
+  for (size_t k = 0; k < N; ++k) {
+    const auto at = static_cast<int64_t>(k * kLanes);
+    put(place + at, col + at, sum[k]);
+  }
 }
 
-// Adds columns [begin, end) of a chain to totals. A last vector that would reach over `end` starts
-// earlier instead: its totals are those of columns [end - 16, end).
+// Calls put(place, column, sum), vector by vector, with the sums of columns [begin, end) of a
+// chain; places begin at 0 and are multiples of sixteen. A last vector that would reach over `end`
+// starts earlier instead: its sums are those of columns [end - 16, end).
 //
 // Where prefetches are dropped the next chain's rows, about 256 KiB at most, are fetched into L2
 // while this one is added (where they wait, see ahead_of()): FP32 at 1024 and 2880 columns 25 and
@@ -122,36 +133,41 @@ HWY_INLINE void add_strip(const Chain<T>& chain, int64_t col, size_t fetched, in
 // end to end instead: on two Zen 3 cores with 512 KiB, by turns, ms, FP32 [32, 1024, 2880] 20 by
 // columns, 14 so; [13000, 7168] 21 and 14; [4000000, 24] 15 and 12; BF16 [13000, 7168] 10.3
 // and 7.9, [32, 1024, 2880] level.
-template <class T>
-HWY_INLINE void add_chain(const Chain<T>& chain, int64_t begin, int64_t end, double* totals) {
+template <class T, class Put>
+HWY_INLINE void sum_chain(const Chain<T>& chain, int64_t begin, int64_t end, Put&& put) {
   constexpr int64_t kStrip = static_cast<int64_t>(kStripVectors) * kVector;
   const int64_t cols = end - begin;
   const auto count = static_cast<int64_t>(chain.count);
   const auto row = [&](int64_t i) { return chain.row[i] + begin; };
-  const auto put = [&](int64_t place, int64_t, const F32x16& sum)
-                       HWY_ATTR { add_to(totals + place, sum); };
+  const auto put_after = [&](int64_t place, int64_t col, const F32x16& sum)
+                             HWY_ATTR { put(place, begin + col, sum); };
+  if (chain.down && chain.count == kChain) {
+    const int64_t next = chain.next_count < kChain ? 0 : chain.next_step;
+    return sum_down<kChain>(row(0), chain.stride, next, cols, put_after);
+  }
   if (cols >= kVector && (are_short<T>(cols) || has_small_l2())) {
     alignas(64) float kept[kKept];
     if (are_short<T>(cols)) {
       const Ahead ahead = ahead_of_short<T>(chain.stride == cols, chain.stride);
       return sum_by_rows<kRowsAtOnce<T>, Fetch::kEveryVector, T>(count, cols, ahead, kept, row,
-                                                                 put);
+                                                                 put_after);
     }
     const Ahead ahead = ahead_of_small_l2<T>(cols, chain.stride);
-    return sum_by_rows<kRowsOfSmallL2, Fetch::kRowEnds, T>(count, cols, ahead, kept, row, put);
+    return sum_by_rows<kRowsOfSmallL2, Fetch::kRowEnds, T>(count, cols, ahead, kept, row,
+                                                           put_after);
   }
   const Ahead ahead = ahead_of<T>(cols, chain.next_step);
   int64_t col = begin;
   for (const int64_t turn = near_end(begin, end, ahead); col + kStrip <= turn; col += kStrip) {
-    add_strip<kStripVectors>(chain, col, chain.count, ahead.near, totals + (col - begin));
+    sum_strip<kStripVectors>(chain, col - begin, col, chain.count, ahead.near, put);
   }
   const size_t next_count = chain.next_count;
   for (; col + kStrip <= end; col += kStrip) {
-    add_strip<kStripVectors>(chain, col, next_count, ahead.far, totals + (col - begin));
+    sum_strip<kStripVectors>(chain, col - begin, col, next_count, ahead.far, put);
   }
   for (; col < end; col += kVector) {
     const int64_t at = std::min(col, end - kVector);
-    add_strip<1>(chain, at, next_count, ahead.far, totals + (col - begin));
+    sum_strip<1>(chain, col - begin, at, next_count, ahead.far, put);
   }
 }
 
@@ -161,22 +177,33 @@ void look_ahead(Chain<T>& chain, int64_t left) {
   chain.next_count = static_cast<size_t>(std::clamp(left, int64_t{0}, kChainRows));
 }
 
-// Adds columns [begin, end) of `rows` rows, `stride` elements apart, to totals. `behind`: how many
-// more rows follow in memory, of whatever group: [1000, 17, 2880] in FP32 took 1.1 times as long
-// where the rows of the next one were not fetched.
-template <class T>
-void add_rows(const T* first, int64_t stride, int64_t rows, int64_t behind, int64_t begin,
-              int64_t end, double* totals) {
+// Columns [begin, end) of `rows` rows, `stride` elements apart, chain after chain: make() puts the
+// sums of the first one, which may be all, take() of the last one, keep() of those between.
+// `behind`: how many more rows follow in memory, of whatever group: [1000, 17,
+// 2880] in FP32 took 1.1 times as long where the rows of the next one were not fetched.
+template <class T, class Make, class Keep, class Take>
+void sum_rows(const T* first, int64_t stride, int64_t rows, int64_t behind, int64_t begin,
+              int64_t end, Make&& make, Keep&& keep, Take&& take) {
   Chain<T> chain;
   chain.stride = stride;
   chain.next_step = kChainRows * stride;
+  chain.down = goes_down<T>(rows, end - begin);
   for (int64_t row = 0; row < rows; row += kChainRows) {
+    const int64_t left = rows - row - kChainRows;
     chain.count = static_cast<size_t>(std::min(kChainRows, rows - row));
     for (size_t i = 0; i < chain.count; ++i) {
       chain.row[i] = first + (row + static_cast<int64_t>(i)) * stride;
     }
-    look_ahead(chain, rows + behind - row - kChainRows);
-    add_chain(chain, begin, end, totals);
+    look_ahead(chain, left + behind);
+    if constexpr (std::is_same_v<Make, Keep>) {
+      sum_chain(chain, begin, end, keep);
+    } else if (row == 0) {
+      sum_chain(chain, begin, end, make);
+    } else if (left > 0) {
+      sum_chain(chain, begin, end, keep);
+    } else {
+      sum_chain(chain, begin, end, take);
+    }
   }
 }
 

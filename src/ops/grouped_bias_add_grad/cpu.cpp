@@ -79,16 +79,47 @@ namespace {
 // wide row.
 constexpr size_t kFoldedTotals = kWideRowBytes;
 
-// A block of rows that are not folded, a vector long at least: columns [begin, end).
+// Puts sums where they are added to totals.
+inline auto adding_to(double* totals) {
+  return [totals](int64_t place, int64_t, const F32x16& sum)
+             HWY_ATTR { add_to(totals + place, sum); };
+}
+
+// A block of rows that are not folded: columns [begin, end), a vector at least.
 template <class T>
 void sum_long_rows(const Job& job, const Block<T>& block, int64_t begin, int64_t end) {
-  if (is_one_chain(block) && end - begin >= kVector) return write_chain(job, block, begin, end);
-  alignas(64) double totals[kPanel + kLanes];
-  std::fill(totals, totals + round_up(end - begin, kVector), 0.0);
-  add_rows(block.first, job.problem.row_stride(), block.rows, job.contiguous ? kChainRows : 0,
-           begin, end, totals);
-  align_totals(totals, end - begin);
-  finish(job, block, totals, begin, end);
+  if (is_one_chain(block)) return write_chain(job, block, begin, end);
+  alignas(64) double totals[kMostPanel];
+  const auto keep = adding_to(totals);
+  const auto sum_all = [&](auto&& make, auto&& take) {
+    sum_rows(block.first, job.problem.row_stride(), block.rows, job.contiguous ? kChainRows : 0,
+             begin, end, make, keep, take);
+  };
+  if constexpr (sizeof(T) == 2) {
+    std::fill(totals, totals + round_up(end - begin, kVector), 0.0);
+    sum_all(keep, keep);
+    align_totals(totals, end - begin);
+    finish(job, block, totals, begin, end);
+  } else {
+    // Nothing comes from memory while totals are only cleared or rounded. FP32 [1000, 17, 2880]
+    // 1.12 times as fast so, [1, 32768, 2880] 1.04; 16 bits 0.87 to 0.95 (Zen 4, one thread).
+    const auto write = [&](const double* from, int64_t col) HWY_ATTR {
+      if (block.partial == nullptr) {
+        put_sum(round16(from), block.out + col, kLanes, job.streaming);
+      } else {
+        std::copy_n(from, kLanes, block.partial + col);
+      }
+    };
+    const auto make = [&](int64_t place, int64_t col, const F32x16& sum) HWY_ATTR {
+      set_to(totals + place, add(sum, zero16()));  // -0 becomes +0
+      if (block.rows <= kChainRows) write(totals + place, col);
+    };
+    const auto take = [&](int64_t place, int64_t col, const F32x16& sum) HWY_ATTR {
+      add_to(totals + place, sum);
+      write(totals + place, col);
+    };
+    sum_all(make, take);
+  }
 }
 
 // The totals of a block's wide rows, where rows follow each other without gaps. An incomplete wide
@@ -108,18 +139,17 @@ void add_dense_rows(const Job& job, const Block<T>& block, int64_t width, double
   const int64_t wide_rows = complete + (rest > 0 ? 1 : 0);
   Chain<T> chain;
   chain.stride = step;
+  chain.next_step = kChainRows * step;
+  const bool down = goes_down<T>(wide_rows, width);
   for (int64_t wide = 0; wide < wide_rows; wide += kChainRows) {
     chain.count = static_cast<size_t>(std::min(kChainRows, wide_rows - wide));
     for (size_t i = 0; i < chain.count; ++i) {
       const int64_t row = wide + static_cast<int64_t>(i);
       chain.row[i] = row < complete ? block.first + row * step : incomplete;
     }
-    const int64_t left = complete - wide - kChainRows;
-    // Behind the last chain the next block begins, of this group or of the next one. Many blocks
-    // have no other chain: [4096, 4096, 1] in FP32 takes twice as long without this.
-    chain.next_step = left > 0 ? kChainRows * step : block.rows * cols - wide * step;
-    look_ahead(chain, left > 0 ? left : complete - wide);
-    add_chain(chain, 0, width, totals);
+    chain.down = down && wide + kChainRows <= complete;
+    look_ahead(chain, job.contiguous ? kChainRows : complete - wide - kChainRows);
+    sum_chain(chain, 0, width, adding_to(totals));
   }
 }
 
@@ -131,7 +161,9 @@ void add_spaced_rows(const Job& job, const Block<T>& block, int64_t pitch, doubl
   for (int64_t row = 0; row < std::min(block.fold, block.rows); ++row) {
     const int64_t wide_rows = ceil_div(block.rows - row, block.fold);
     double* own = totals + row * pitch;
-    add_rows(block.first + row * stride, block.fold * stride, wide_rows, 0, 0, cols, own);
+    const auto keep = adding_to(own);
+    sum_rows(block.first + row * stride, block.fold * stride, wide_rows, 0, 0, cols, keep, keep,
+             keep);
     align_totals(own, cols);
   }
 }
@@ -246,8 +278,10 @@ void sum_stretch(const Job& job, int64_t first, int64_t last, int64_t stretch, i
       if (fold > 1) {
         sum_short_rows(job, block);
       } else {
-        for (int64_t col = begin; col < end; col += kPanel) {
-          sum_long_rows(job, block, col, std::min(col + kPanel, end));
+        for (int64_t col = begin; col < end;) {
+          const int64_t stop = end - col < kMostPanel ? end : col + kPanel;
+          sum_long_rows(job, block, col, stop);
+          col = stop;
         }
       }
     }
@@ -291,8 +325,9 @@ void run(const Job& job) {
     const int64_t last = job.groups.wave_end(first);
     const int64_t line = job.groups[last].start - job.groups[first].start;
     parallel_blocks(ceil_div(line, plan.task_rows) * plan.column_tasks, [&](int64_t index) {
-      const int64_t begin = index % plan.column_tasks * plan.task_cols;
-      const int64_t end = std::min(begin + plan.task_cols, cols);
+      const int64_t range = index % plan.column_tasks;
+      const int64_t begin = range * plan.task_cols;
+      const int64_t end = range + 1 == plan.column_tasks ? cols : begin + plan.task_cols;
       sum_stretch<T>(job, first, last, index / plan.column_tasks, begin, end);
     });
     const JoinCut cut = cut_join(job, first, last);

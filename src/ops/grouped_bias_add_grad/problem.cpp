@@ -225,7 +225,9 @@ Plan make_plan(const Problem& problem) {
   plan.column_tasks =  // rows that are folded are not cut
       plan.most_folded > 1 ? 1 : std::clamp(cols / least_cols, int64_t{1}, wanted);
   plan.task_cols = round_up(ceil_div(cols, plan.column_tasks), 32);
-  plan.column_tasks = ceil_div(cols, plan.task_cols);
+  // The last range has sixteen columns at least, or all.
+  plan.column_tasks =
+      std::max(int64_t{1}, ceil_div(cols - static_cast<int64_t>(kLanes) + 1, plan.task_cols));
 
   const int64_t blocks = ceil_div(problem.rows, plan.block_rows);
   if (blocks > 1) {

@@ -64,6 +64,23 @@ HWY_INLINE F32x16 divide(const F32x16& a, const F32x16& b) {
   return each_part([&](size_t i) HWY_ATTR { return hn::Div(a.part[i], b.part[i]); });
 }
 
+// Columns of a run of one row, which is its own sum; what the next one needs is asked for.
+template <class T, class TOut>
+void write_single(const Sweep& sweep, int64_t entry, int64_t end, Columns columns, TOut* out,
+                  bool stream) {
+  const T* dy = static_cast<const T*>(sweep.dy);
+  const Numbers& positions = sweep.order.positions;
+  const T* from = dy + sweep.dy_rows(positions[entry]);
+  const T* ahead = dy + sweep.dy_rows(positions[std::min(entry + sweep.ahead, end - 1)]);
+  const Columns streamed = streamed_columns(stream, out, columns);
+  for (size_t at = columns.first; at < columns.last; at += kLanes) {
+    const size_t lanes = std::min(columns.last - at, kLanes);
+    ask_for<Ask::kNextRows>(ahead + at);
+    const F32x16 row = lanes == kLanes ? load16(from + at) : load_first(from + at, lanes);
+    put(add(row, zero16()), out, at, lanes, streamed);  // -0 becomes +0
+  }
+}
+
 // Columns of a run of at most sixteen rows: one FP32 chain. Its quotient in FP32 is what FP64 would
 // give rounded to FP32.
 template <class T, class TOut>
@@ -166,6 +183,10 @@ void sweep_block(const Sweep& sweep, Place at, Place end, Columns panel) {
     while (at.entry < end.entry && sweep.order.keys[at.entry] == row) ++at.entry;
     const int64_t count = at.entry - begin;
     TOut* out = place(row);
+    if (count == 1) {
+      write_single<T, TOut>(sweep, begin, end.entry, panel, out, stream);
+      continue;
+    }
     if (count <= static_cast<int64_t>(kChain)) {
       write_short_run<T, TOut>(sweep, begin, count, end.entry, panel, out, stream);
       continue;

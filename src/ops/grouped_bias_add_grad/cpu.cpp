@@ -79,49 +79,6 @@ namespace {
 // wide row.
 constexpr size_t kFoldedTotals = kWideRowBytes;
 
-// Puts sums where they are added to totals.
-inline auto adding_to(double* totals) {
-  return [totals](int64_t place, int64_t, const F32x16& sum)
-             HWY_ATTR { add_to(totals + place, sum); };
-}
-
-// A block of rows that are not folded: columns [begin, end), a vector at least.
-template <class T>
-void sum_long_rows(const Job& job, const Block<T>& block, int64_t begin, int64_t end) {
-  if (is_one_chain(block)) return write_chain(job, block, begin, end);
-  alignas(64) double totals[kMostPanel];
-  const auto keep = adding_to(totals);
-  const auto sum_all = [&](auto&& make, auto&& take) {
-    sum_rows(block.first, job.problem.row_stride(), block.rows, job.contiguous ? kChainRows : 0,
-             begin, end, make, keep, take);
-  };
-  if constexpr (sizeof(T) == 2) {
-    std::fill(totals, totals + round_up(end - begin, kVector), 0.0);
-    sum_all(keep, keep);
-    align_totals(totals, end - begin);
-    finish(job, block, totals, begin, end);
-  } else {
-    // Nothing comes from memory while totals are only cleared or rounded. FP32 [1000, 17, 2880]
-    // 1.12 times as fast so, [1, 32768, 2880] 1.04; 16 bits 0.87 to 0.95 (Zen 4, one thread).
-    const auto write = [&](const double* from, int64_t col) HWY_ATTR {
-      if (block.partial == nullptr) {
-        put_sum(round16(from), block.out + col, kLanes, job.streaming);
-      } else {
-        std::copy_n(from, kLanes, block.partial + col);
-      }
-    };
-    const auto make = [&](int64_t place, int64_t col, const F32x16& sum) HWY_ATTR {
-      set_to(totals + place, add(sum, zero16()));  // -0 becomes +0
-      if (block.rows <= kChainRows) write(totals + place, col);
-    };
-    const auto take = [&](int64_t place, int64_t col, const F32x16& sum) HWY_ATTR {
-      add_to(totals + place, sum);
-      write(totals + place, col);
-    };
-    sum_all(make, take);
-  }
-}
-
 // The totals of a block's wide rows, where rows follow each other without gaps. An incomplete wide
 // row at the end is read from a copy.
 template <class T>

@@ -39,7 +39,7 @@ def newest(word):
                 continue
             rows = machines.setdefault(machine, {})
             before = rows.get(row["problem"])
-            if before and before["commit"] == row["commit"] and int(before["rounds"]) > int(row["rounds"]):
+            if before and before["commit"] == row["commit"] and int(before["rounds"] or 0) > int(row["rounds"] or 0):
                 before, row = row, before
             for ratio in (f"{rival}_ratio" for rival in RIVALS):
                 if before and not row[ratio]:

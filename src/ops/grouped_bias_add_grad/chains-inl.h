@@ -122,9 +122,9 @@ HWY_INLINE void sum_strip(const Chain<T>& chain, int64_t place, int64_t col, siz
   }
 }
 
-// Calls put(place, column, sum), vector by vector, with the sums of columns [begin, end) of a
-// chain; places begin at 0 and are multiples of sixteen. A last vector that would reach over `end`
-// starts earlier instead: its sums are those of columns [end - 16, end).
+// Calls put(place, column, sum), vector by vector, with the sums of columns [begin, end), a vector
+// at least, of a chain; places begin at 0 and are multiples of sixteen. A last vector that would
+// reach over `end` starts earlier instead: its sums are those of columns [end - 16, end).
 //
 // Where prefetches are dropped the next chain's rows, about 256 KiB at most, are fetched into L2
 // while this one is added (where they wait, see ahead_of()): FP32 at 1024 and 2880 columns 25 and
@@ -145,7 +145,7 @@ HWY_INLINE void sum_chain(const Chain<T>& chain, int64_t begin, int64_t end, Put
     const int64_t next = chain.next_count < kChain ? 0 : chain.next_step;
     return sum_down<kChain>(row(0), chain.stride, next, cols, put_after);
   }
-  if (cols >= kVector && (are_short<T>(cols) || has_small_l2())) {
+  if (are_short<T>(cols) || has_small_l2()) {
     alignas(64) float kept[kKept];
     if (are_short<T>(cols)) {
       const Ahead ahead = ahead_of_short<T>(chain.stride == cols, chain.stride);
@@ -179,8 +179,8 @@ void look_ahead(Chain<T>& chain, int64_t left) {
 
 // Columns [begin, end) of `rows` rows, `stride` elements apart, chain after chain: make() puts the
 // sums of the first one, which may be all, take() of the last one, keep() of those between.
-// `behind`: how many more rows follow in memory, of whatever group: [1000, 17,
-// 2880] in FP32 took 1.1 times as long where the rows of the next one were not fetched.
+// `behind`: how many more rows follow in memory, of whatever group: [1000, 17, 2880] in FP32 took
+// 1.1 times as long where the rows of the next one were not fetched.
 template <class T, class Make, class Keep, class Take>
 void sum_rows(const T* first, int64_t stride, int64_t rows, int64_t behind, int64_t begin,
               int64_t end, Make&& make, Keep&& keep, Take&& take) {

@@ -153,9 +153,9 @@ void sum_short_columns(const NarrowGroups<T>& groups, const Vectors& vectors, fl
   };
   // Asked once, not for each of them.
   if (kDropsPrefetches) {
-    sum_all([](const T* from) ACLGRAD_INLINED { prefetch_to_l2(from, kAheadOfFew); });
+    sum_all([](const T* at) ACLGRAD_INLINED { prefetch_to_l2(at, kAheadOfFew); });
   } else {
-    sum_all([](const T* from) ACLGRAD_INLINED { prefetch_to_l1(from, kAheadOfFew); });
+    sum_all([](const T* at) ACLGRAD_INLINED { prefetch_to_l1(at, kAheadOfFew); });
   }
 }
 #endif

@@ -19,6 +19,7 @@
 #include "kernels/cpu/lane_count.h"
 #include "kernels/cpu/lanes-inl.h"
 #include "kernels/cpu/prefetch.h"
+#include "kernels/cpu/sums-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace aclgrad {
@@ -140,16 +141,17 @@ HWY_INLINE void sum_by_rows(int64_t count, int64_t cols, Ahead ahead, float* kep
 // address of one of eight rows is a sum of two registers.
 template <size_t kRows, class T, size_t kVectors>
 HWY_INLINE void add_down(const T* first, int64_t stride, int64_t next, F32x16 (&sums)[kVectors]) {
-  constexpr auto kSize = static_cast<intptr_t>(sizeof(T));
   constexpr size_t kNear = 8;
-  auto row = reinterpret_cast<intptr_t>(first);
-  intptr_t ahead = row + next * kSize;
-  intptr_t one = stride * kSize, three = 3 * one, five = 5 * one, seven = 7 * one;
+  // Unsigned: of a single row `stride` may be anything.
+  auto row = reinterpret_cast<uintptr_t>(first);
+  uintptr_t ahead = row + static_cast<uintptr_t>(next) * sizeof(T);
+  uintptr_t one = static_cast<uintptr_t>(stride) * sizeof(T);
+  uintptr_t three = 3 * one, five = 5 * one, seven = 7 * one;
   // Else g++ keeps the addresses of all rows, in registers of vectors and on the stack.
   asm("" : "+r"(one), "+r"(three), "+r"(five), "+r"(seven));
-  const intptr_t steps[kNear] = {0, one, 2 * one, three, 4 * one, five, 2 * three, seven};
+  const uintptr_t steps[kNear] = {0, one, 2 * one, three, 4 * one, five, 2 * three, seven};
   for_constants<kRows>([&](auto r) ACLGRAD_INLINED {
-    const intptr_t step = steps[r % kNear];
+    const uintptr_t step = steps[r % kNear];
     for_constants<kVectors>([&](auto v) ACLGRAD_INLINED {
       sums[v] = add(sums[v], load16(reinterpret_cast<const T*>(row + step) + v * kLanes));
     });
@@ -168,7 +170,7 @@ HWY_INLINE void add_down(const T* first, int64_t stride, int64_t next, F32x16 (&
 template <size_t kRows, class T, class Put>
 HWY_INLINE void sum_down(const T* first, int64_t stride, int64_t next, int64_t cols, Put&& put) {
   constexpr auto kStep = static_cast<int64_t>(kStrip<T>);
-  const auto sum_strip = [&](auto vectors, int64_t place, int64_t col) ACLGRAD_INLINED {
+  const auto put_sums = [&](auto vectors, int64_t place, int64_t col) ACLGRAD_INLINED {
     F32x16 sums[vectors];
     for (F32x16& sum : sums) sum = zero16();  // nothing but -0 becomes +0
     add_down<kRows>(first + col, stride, next, sums);
@@ -179,11 +181,17 @@ HWY_INLINE void sum_down(const T* first, int64_t stride, int64_t next, int64_t c
   };
   int64_t place = 0;
   for (; place + kStep <= cols; place += kStep) {
-    sum_strip(std::integral_constant<size_t, kStripVectors<T>>(), place, place);
+    put_sums(std::integral_constant<size_t, kStripVectors<T>>(), place, place);
   }
   for (; place < cols; place += kVector) {
-    sum_strip(std::integral_constant<size_t, 1>(), place, std::min(place, cols - kVector));
+    put_sums(std::integral_constant<size_t, 1>(), place, std::min(place, cols - kVector));
   }
+}
+
+// put() that adds sums to totals.
+inline auto adding_to(double* totals) {
+  return [totals](int64_t place, int64_t, const F32x16& sum)
+             HWY_ATTR { add_to(totals + place, sum); };
 }
 
 // Puts the totals of a last vector that started earlier in place.

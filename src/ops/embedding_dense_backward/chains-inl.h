@@ -12,7 +12,6 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <type_traits>
 
 #include "kernels/cpu/cache.h"
 #include "kernels/cpu/constants-inl.h"
@@ -218,11 +217,9 @@ void sum_stream(const Sweep& sweep, int64_t begin, int64_t end, Columns tile, do
   const auto cols = static_cast<int64_t>(tile.count());
   const T* row = static_cast<const T*>(sweep.dy) + sweep.dy_rows(sweep.order.positions[begin]);
   std::fill_n(totals, round_up(cols, kVector), 0.0);
-  const auto put = [&](int64_t place, int64_t, const F32x16& sum)
-                       HWY_ATTR { add_to(totals + place, sum); };
   int64_t at = begin;
   for (; at + kRows <= end; at += kRows, row += kRows * cols) {
-    sum_down<kChain>(row, cols, kRows * cols, cols, put);
+    sum_down<kChain>(row, cols, kRows * cols, cols, adding_to(totals));
   }
   align_totals(totals, cols);
   if (at == end) return;

@@ -75,7 +75,7 @@ void write_single(const Sweep& sweep, int64_t entry, int64_t end, Columns column
   const Columns streamed = streamed_columns(stream, out, columns);
   for (size_t at = columns.first; at < columns.last; at += kLanes) {
     const size_t lanes = std::min(columns.last - at, kLanes);
-    ask_for<Ask::kNextRows>(ahead + at);
+    if (at % (kLineBytes / sizeof(T)) == 0) ask_for<Ask::kNextRows>(ahead + at);  // once a line
     const F32x16 row = lanes == kLanes ? load16(from + at) : load_first(from + at, lanes);
     put(add(row, zero16()), out, at, lanes, streamed);  // -0 becomes +0
   }

@@ -416,7 +416,7 @@ TEST(EmbeddingDenseBackward, FiniteDifferences) {
 // bits of those that were sorted: a padding index in front, which counts last, makes them so.
 TEST(EmbeddingDenseBackward, RisingIndicesHaveTheBitsOfSortedOnes) {
   std::vector<double> rising;
-  for (const int64_t length : {400, 3, 2500, 0, 320, 17}) {
+  for (const int64_t length : {400, 3, 2500, 0, 320, 17, 300, 47}) {
     const auto row = static_cast<double>(rising.empty() ? 0 : rising.back() + 1);
     rising.insert(rising.end(), static_cast<size_t>(length), row);
   }

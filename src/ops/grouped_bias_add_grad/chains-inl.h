@@ -30,7 +30,7 @@ constexpr auto kChainRows = static_cast<int64_t>(kChain);
 // Columns whose sums or FP64 totals are held at a time: the latter are half of a small L1, and rows
 // have long enough stretches.
 constexpr int64_t kPanel = 4096;
-// The last of a row has a vector at least, and so up to so many: one less than a vector more.
+// Room for the last of a row, which has a vector at least, and so up to fifteen columns more.
 constexpr int64_t kMostPanel = kPanel + kVector;
 // Columns whose sums are kept while rows are read from end to end.
 constexpr int64_t kKept = std::max(kMostPanel, kWidestRow);
@@ -71,7 +71,7 @@ Ahead ahead_of_small_l2(int64_t cols, int64_t stride) {
 
 // Vectors taken together down the rows of a chain: with two, a row's part is whole cache lines, and
 // two chains hide the latency of the addition. Four read no faster (Zen 4).
-constexpr size_t kStripVectors = 2;
+constexpr size_t kVectorsDown = 2;
 
 // The rows of one chain, and where those of the next one lie.
 template <class T>
@@ -91,16 +91,16 @@ struct Chain {
 // at a time. Zen 3 was not measured.
 inline bool reads_down() { return kDropsPrefetches && !has_small_l2(); }
 
-// Whether the full chains of `rows` rows are, more than one: not in 16 bits (0.94 to 1.0), nor
-// shorter rows than so many columns, and up to 4 KB only where there are several chains (FP32 of
-// 384 to 1000 columns 1.05 to 1.2 times as fast as row by row, 80 to 320 columns level, [2000, 20,
-// 600] 0.75 to 0.9).
+// Whether the full chains of a block of `rows` rows, several chains, are read so: not in 16 bits
+// (0.94 to 1.0), nor shorter rows than so many columns, and up to 4 KB only where there are several
+// chains (FP32 of 384 to 1000 columns 1.05 to 1.2 times as fast as row by row, 80 to 320 columns
+// level, [2000, 20, 600] 0.75 to 0.9).
 template <class T>
 bool goes_down(int64_t rows, int64_t cols) {
   constexpr int64_t kLeastCols = 384;
-  constexpr int64_t kLeastRows = 3 * kChainRows;
+  constexpr int64_t kLeastShortRows = 3 * kChainRows;
   return sizeof(T) == sizeof(float) && cols >= kLeastCols &&
-         (rows >= kLeastRows || !are_short<T>(cols)) && reads_down();
+         (rows >= kLeastShortRows || !are_short<T>(cols)) && reads_down();
 }
 
 // Calls put(place, column, sum) with the sums of columns [col, col + 16 N) of a chain, from place
@@ -135,15 +135,18 @@ HWY_INLINE void sum_strip(const Chain<T>& chain, int64_t place, int64_t col, siz
 // and 7.9, [32, 1024, 2880] level.
 template <class T, class Put>
 HWY_INLINE void sum_chain(const Chain<T>& chain, int64_t begin, int64_t end, Put&& put) {
-  constexpr int64_t kStrip = static_cast<int64_t>(kStripVectors) * kVector;
+  constexpr int64_t kStrip = static_cast<int64_t>(kVectorsDown) * kVector;
   const int64_t cols = end - begin;
   const auto count = static_cast<int64_t>(chain.count);
   const auto row = [&](int64_t i) { return chain.row[i] + begin; };
   const auto put_after = [&](int64_t place, int64_t col, const F32x16& sum)
                              HWY_ATTR { put(place, begin + col, sum); };
-  if (chain.down && chain.count == kChain) {
-    const int64_t next = chain.next_count < kChain ? 0 : chain.next_step;
-    return sum_down<kChain>(row(0), chain.stride, next, cols, put_after);
+  if constexpr (sizeof(T) == sizeof(float)) {
+    if (chain.down && chain.count == kChain) {
+      // Where no whole chain follows, the lines that are there already are asked for.
+      const int64_t next = chain.next_count < kChain ? 0 : chain.next_step;
+      return sum_down<kChain>(row(0), chain.stride, next, cols, put_after);
+    }
   }
   if (are_short<T>(cols) || has_small_l2()) {
     alignas(64) float kept[kKept];
@@ -159,11 +162,11 @@ HWY_INLINE void sum_chain(const Chain<T>& chain, int64_t begin, int64_t end, Put
   const Ahead ahead = ahead_of<T>(cols, chain.next_step);
   int64_t col = begin;
   for (const int64_t turn = near_end(begin, end, ahead); col + kStrip <= turn; col += kStrip) {
-    sum_strip<kStripVectors>(chain, col - begin, col, chain.count, ahead.near, put);
+    sum_strip<kVectorsDown>(chain, col - begin, col, chain.count, ahead.near, put);
   }
   const size_t next_count = chain.next_count;
   for (; col + kStrip <= end; col += kStrip) {
-    sum_strip<kStripVectors>(chain, col - begin, col, next_count, ahead.far, put);
+    sum_strip<kVectorsDown>(chain, col - begin, col, next_count, ahead.far, put);
   }
   for (; col < end; col += kVector) {
     const int64_t at = std::min(col, end - kVector);
@@ -178,7 +181,8 @@ void look_ahead(Chain<T>& chain, int64_t left) {
 }
 
 // Columns [begin, end) of `rows` rows, `stride` elements apart, chain after chain: make() puts the
-// sums of the first one, which may be all, take() of the last one, keep() of those between.
+// sums of the first one, which may be all, take() of the last one, keep() of those between; make()
+// and keep() of one type are the same, and take(), too.
 // `behind`: how many more rows follow in memory, of whatever group: [1000, 17, 2880] in FP32 took
 // 1.1 times as long where the rows of the next one were not fetched.
 template <class T, class Make, class Keep, class Take>

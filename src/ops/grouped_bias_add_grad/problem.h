@@ -45,7 +45,7 @@ struct Plan {
   int64_t block_rows = 0;    // rows of a block
   int64_t group_cost = 0;    // what a group costs besides its rows, in rows
   int64_t task_rows = 0;     // stretch of the line that is one task
-  int64_t task_cols = 0;     // columns of one task
+  int64_t task_cols = 0;     // columns of one task; the last has up to 15 more
   int64_t column_tasks = 0;  // ranges of columns
   int64_t partial_rows = 0;  // blocks of groups with several, at most
 

@@ -199,15 +199,17 @@ void sum_rows(const T* first, int64_t stride, int64_t rows, int64_t behind, int6
       chain.row[i] = first + (row + static_cast<int64_t>(i)) * stride;
     }
     look_ahead(chain, left + behind);
-    if constexpr (std::is_same_v<Make, Keep>) {
-      sum_chain(chain, begin, end, keep);
-    } else if (row == 0) {
-      sum_chain(chain, begin, end, make);
-    } else if (left > 0) {
-      sum_chain(chain, begin, end, keep);
-    } else {
-      sum_chain(chain, begin, end, take);
+    if constexpr (!std::is_same_v<Make, Keep>) {
+      if (row == 0) {
+        sum_chain(chain, begin, end, make);
+        continue;
+      }
+      if (left <= 0) {
+        sum_chain(chain, begin, end, take);
+        continue;
+      }
     }
+    sum_chain(chain, begin, end, keep);
   }
 }
 

@@ -159,6 +159,7 @@ HWY_INLINE void add_down(const T* first, int64_t stride, int64_t next, F32x16 (&
     if constexpr ((r + 1) % kNear == 0 || r + 1 == kRows) {
       row += 8 * one;
       ahead += 8 * one;
+      // Else loads of one row wait behind the prefetches of all others.
       asm volatile("" : "+r"(row), "+r"(ahead) : : "memory");
     }
   });

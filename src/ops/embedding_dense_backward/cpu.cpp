@@ -64,7 +64,8 @@ HWY_INLINE F32x16 divide(const F32x16& a, const F32x16& b) {
   return each_part([&](size_t i) HWY_ATTR { return hn::Div(a.part[i], b.part[i]); });
 }
 
-// Columns of a run of one row, which is its own sum; what the next one needs is asked for.
+// Columns of a run of one row, which is its own sum: without the table of rows of a chain a small
+// call takes 6434 instructions instead of 6938. What a next run needs is asked for.
 template <class T, class TOut>
 void write_single(const Sweep& sweep, int64_t entry, int64_t end, Columns columns, TOut* out,
                   bool stream) {

@@ -105,6 +105,7 @@ void add_dense_rows(const Job& job, const Block<T>& block, int64_t width, double
       chain.row[i] = row < complete ? block.first + row * step : incomplete;
     }
     chain.down = down && wide + kChainRows <= complete;
+    // Where groups follow each other, what lies a chain further on is always wanted.
     look_ahead(chain, job.contiguous ? kChainRows : complete - wide - kChainRows);
     sum_chain(chain, 0, width, adding_to(totals));
   }

@@ -47,14 +47,6 @@ struct MediumRows {
   }
 };
 
-// Whether the first vector of a row's last pair is empty, because the row has no more than half a
-// pair there (see load_row()): what stands in it is neither summed nor kept by write_pairs(). BF16
-// has elements in both.
-template <class T>
-HWY_INLINE bool ends_with_one_vector(size_t cols) {
-  return !std::is_same_v<T, bfloat16_t> && cols % kPair - 1 < kLanes;
-}
-
 // exp() of a row in the buffer, and what is left of its sum (wide_sums-inl.h).
 template <class T>
 HWY_INLINE void exp_medium(const Job& job, const ExpTerms& terms, const T* ahead, float* values,

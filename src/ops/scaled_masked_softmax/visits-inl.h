@@ -29,6 +29,13 @@ namespace {
 
 using namespace aclgrad::HWY_NAMESPACE;
 
+// Whether the first vector of a row's last pair is empty, because the row has no more than half a
+// pair there: it is -Inf in the buffer and not written. BF16 has elements in both.
+template <class T>
+HWY_INLINE bool ends_with_one_vector(size_t cols) {
+  return !std::is_same_v<T, bfloat16_t> && cols % kPair - 1 < kLanes;
+}
+
 // The first visit to a row of at least thirty-two elements: sign * x, or -Inf where masked, to the
 // buffer in pairs (see tree.h). Returns the largest of each lane; where there are NaNs it may be
 // anything.
@@ -44,8 +51,9 @@ HWY_INLINE F32x16 load_row(const Job& job, const Row<T>& row, float* values) {
     }
     return unless(pair, row.mask + c, row.x);
   };
-  F32x16 first = set16(-std::numeric_limits<float>::infinity());
-  F32x16 second = first;
+  const F32x16 nothing = set16(-std::numeric_limits<float>::infinity());
+  F32x16 first = nothing;
+  F32x16 second = nothing;
   const auto keep = [&](const Pair& pair, float* to) HWY_ATTR {
     first = max16(first, pair.first);
     second = max16(second, pair.second);
@@ -54,7 +62,16 @@ HWY_INLINE F32x16 load_row(const Job& job, const Row<T>& row, float* values) {
   };
   size_t c = 0;
   for (; c + kPair <= job.cols; c += kPair) keep(take(c), values + c);
-  if (c < job.cols) {
+  if (c == job.cols) return max16(first, second);
+  if (ends_with_one_vector<T>(job.cols)) {
+    const size_t at = job.cols - kLanes;
+    F32x16 last = load16(row.x + at);
+    for (size_t i = 0; i < kParts; ++i) last.part[i] = hn::Xor(last.part[i], sign);
+    last = only(unless(last, row.mask + at), c - at, kLanes);
+    second = max16(second, last);
+    store_raw(nothing, values + c);
+    store_raw(last, values + c + kLanes);
+  } else {
     keep(without_first(take(job.cols - kPair), c + kPair - job.cols, row.x), values + c);
   }
   return max16(first, second);
@@ -113,13 +130,17 @@ HWY_INLINE void write_pair(const float* values, const Quotient& by, T* to, bool 
   store_clean_pair(out, to, streaming);
 }
 
-// The third visit to `count` >= 32 elements of the buffer. The last pair may overlap the one before
-// it, with nothing in what it overlaps, so it is written first.
+// The third visit to `count` >= 32 elements of the buffer. The last pair or vector may overlap the
+// pair before it, with nothing in what it overlaps, so it is written first.
 template <class T>
 HWY_INLINE void write_pairs(const float* values, size_t count, const Quotient& by, T* to,
                             bool streaming) {
   const size_t whole = count / kPair * kPair;
-  if (whole < count) write_pair(values + whole, by, to + count - kPair, false);
+  if (whole < count && ends_with_one_vector<T>(count)) {
+    store16(divided(load16(values + whole + kLanes), by, to), to + count - kLanes);
+  } else if (whole < count) {
+    write_pair(values + whole, by, to + count - kPair, false);
+  }
   for (size_t c = 0; c < whole; c += kPair) write_pair(values + c, by, to + c, streaming);
 }
 

@@ -301,8 +301,8 @@ Sweep make_sweep(const Problem& problem, const Plan& plan, const Addresses& at,
   sweep.plan = &plan;
   sweep.dy = at.dy;
   sweep.dw = at.dw;
-  sweep.dy_rows = RowOffsets(problem.dy, problem.dy.rank - 1);
-  sweep.dw_rows = RowOffsets(problem.dw, 1);
+  sweep.dy_rows = plan.dy_rows;
+  sweep.dw_rows = plan.dw_rows;
   sweep.order = order;
   sweep.stream = outputs_should_stream(problem.table_rows * problem.cols * size(problem.dw));
   sweep.staged = waits_in_stage(sweep);

@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdint>
 #include <cstring>
 #include <span>
 #include <utility>
@@ -82,16 +83,22 @@ void read_run(const Problem& problem, const T* indices, int64_t stride, int64_t 
 template <class T, class Key>
 void read_block(const Problem& problem, const void* indices, int64_t begin, int64_t end, Key* keys,
                 BadIndex& bad) {
-  const View view = collapsed(problem.indices);
-  const auto inner_dim = static_cast<size_t>(std::max(view.rank - 1, 0));
-  const int64_t inner = view.rank == 0 ? 1 : view.dims[inner_dim];
-  const int64_t stride = view.rank == 0 ? 0 : view.strides[inner_dim];
-  const RowOffsets outer(view, std::max(view.rank - 1, 0));
+  const View& view = problem.indices;
+  const auto* const from = static_cast<const T*>(indices);
+  if (view.rank <= 1) {
+    const int64_t stride = view.rank == 0 ? 0 : view.strides[0];
+    read_run(problem, from + begin * stride, stride, begin, end - begin, keys + begin, bad);
+    return;
+  }
+  const auto inner_dim = static_cast<size_t>(view.rank - 1);
+  const int64_t inner = view.dims[inner_dim];
+  const int64_t stride = view.strides[inner_dim];
+  const RowOffsets outer(view, view.rank - 1);
   for (int64_t at = begin; at < end;) {
     const int64_t within = at % inner;
     const int64_t count = std::min(inner - within, end - at);
-    const T* from = static_cast<const T*>(indices) + outer(at / inner) + within * stride;
-    read_run(problem, from, stride, at, count, keys + at, bad);
+    read_run(problem, from + outer(at / inner) + within * stride, stride, at, count, keys + at,
+             bad);
     at += count;
   }
 }
@@ -116,7 +123,12 @@ class Sort {
     out.bad = found.bad;
     size_t side = 0;
     if (!found.rise) {
-      for (int pass = 0; pass < plan_.passes; ++pass, side ^= 1) sort_digit(pass, side);
+      if (are_few()) {
+        sort_few();
+        side = 1;
+      } else {
+        for (int pass = 0; pass < plan_.passes; ++pass, side ^= 1) sort_digit(pass, side);
+      }
       out.positions = Numbers(positions_[side]);
     }
     const Key* keys = keys_[side];
@@ -155,6 +167,31 @@ class Sort {
       all.rise = all.rise && found.rise && (block == 0 || keys[begin - 1] <= keys[begin]);
     }
     return all;
+  }
+
+  // Of few indices each one's place is how many others come before it: no branch, no counters of
+  // digits to clear and to add up.
+  static constexpr size_t kFew = 16;
+  bool are_few() const {
+    return problem_.rows <= int64_t{kFew} && problem_.table_rows < INT32_MAX / int64_t{kFew};
+  }
+  void sort_few() {
+    const auto count = static_cast<size_t>(problem_.rows);
+    const Key* keys = keys_[0];
+    std::array<int32_t, kFew> ranked;  // unlike each other, and in the order that is wanted
+    ranked.fill(INT32_MAX);
+    for (size_t i = 0; i < count; ++i) {
+      ranked[i] = static_cast<int32_t>(keys[i]) * int32_t{kFew} + static_cast<int32_t>(i);
+    }
+    std::array<int32_t, kFew> places{};
+    for (size_t j = 0; j < count; ++j) {
+      for (size_t i = 0; i < kFew; ++i) places[i] += int32_t{ranked[j] < ranked[i]};
+    }
+    for (size_t i = 0; i < count; ++i) {
+      const auto place = static_cast<size_t>(places[i]);
+      keys_[1][place] = keys[i];
+      positions_[1][place] = static_cast<Key>(i);
+    }
   }
 
   struct Range {

@@ -175,6 +175,8 @@ Plan make_plan(const Problem& problem) {
   plan.panels = ceil_div(problem.cols, kPanel);
   plan.sweep_blocks =
       std::clamp(bytes / kSweepBlockBytes / plan.panels, int64_t{1}, kMaxSweepBlocks);
+  plan.dy_rows = RowOffsets(problem.dy, problem.dy.rank - 1);
+  plan.dw_rows = RowOffsets(problem.dw, 1);
   if (problem.rows > kStackIndices) {
     const auto number = static_cast<int64_t>(plan.wide ? sizeof(int64_t) : sizeof(int32_t));
     // One pass has no positions to read.
@@ -193,6 +195,7 @@ Status parse(const Arguments& arguments, Launch& launch) {
   Problem& problem = call.problem;
   call.dy = launch.input(in.dy, rows_of(1), &problem.dy);
   call.indices = launch.input(in.indices, kAnyStrides, &problem.indices);
+  problem.indices = collapsed(problem.indices);
   call.dw = launch.output(in.dw, rows_of(1), &problem.dw);
   problem.rows = in.rows;
   problem.cols = in.dy.last_dim();

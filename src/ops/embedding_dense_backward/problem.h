@@ -17,6 +17,7 @@
 #include "base/device_record.h"
 #include "base/status.h"
 #include "base/view.h"
+#include "kernels/cpu/rows.h"
 #include "kernels/cuda/queue.h"
 
 namespace aclgrad {
@@ -28,7 +29,7 @@ namespace aclgrad::embedding_dense_backward {
 // Plain data: what to compute, no addresses.
 struct Problem {
   View dy;       // [..., cols]; last dimension dense, any strides before it
-  View indices;  // `rows` elements, any shape and strides
+  View indices;  // `rows` elements, any strides, in as few dimensions as hold them
   View dw;       // [table_rows, cols]; last dimension dense
   int64_t rows = 0;
   int64_t cols = 0;
@@ -46,6 +47,8 @@ struct Plan {
   int64_t sort_block = 0;    // positions in each but the last
   int64_t sweep_blocks = 1;  // blocks of table rows
   int64_t panels = 1;        // parts of their columns
+
+  RowOffsets dy_rows, dw_rows;
 
   // Bytes of workspace regions. A problem of few indices takes its scratch from the stack: all 0.
   std::array<int64_t, 2> buffer_bytes{};  // keys and positions, moved from one to the other

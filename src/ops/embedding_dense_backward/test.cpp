@@ -517,6 +517,21 @@ TEST(EmbeddingDenseBackward, SortOf64BitNumbers) {
   EXPECT_EQ(order_of<int64_t>(indices, kTableRows, 7), narrow);
 }
 
+// What order_of() is to return for indices that all are good and no padding.
+std::vector<int64_t> stable_order_of(const std::vector<int64_t>& indices) {
+  std::vector<int64_t> positions(indices.size());
+  std::iota(positions.begin(), positions.end(), 0);
+  std::stable_sort(positions.begin(), positions.end(), [&](int64_t a, int64_t b) {
+    return indices[static_cast<size_t>(a)] < indices[static_cast<size_t>(b)];
+  });
+  std::vector<int64_t> out = {static_cast<int64_t>(indices.size()), -1, 0};
+  for (const int64_t position : positions) {
+    out.push_back(indices[static_cast<size_t>(position)]);
+    out.push_back(position);
+  }
+  return out;
+}
+
 // Indices that rise, and those that do but for one, within a block of the sort and where two meet.
 TEST(EmbeddingDenseBackward, OrderOfIndicesThatRise) {
   constexpr int64_t kTableRows = 5000, kBlock = embedding_dense_backward::kMostSortBlock;
@@ -530,19 +545,27 @@ TEST(EmbeddingDenseBackward, OrderOfIndicesThatRise) {
       int64_t& index = indices[static_cast<size_t>(changed)];
       index = index > 2500 ? 1 : kTableRows - 1;
     }
-    std::vector<int64_t> positions(indices.size());
-    std::iota(positions.begin(), positions.end(), 0);
-    std::stable_sort(positions.begin(), positions.end(), [&](int64_t a, int64_t b) {
-      return indices[static_cast<size_t>(a)] < indices[static_cast<size_t>(b)];
-    });
-    std::vector<int64_t> expected = {static_cast<int64_t>(indices.size()), -1, 0};
-    for (const int64_t position : positions) {
-      expected.push_back(indices[static_cast<size_t>(position)]);
-      expected.push_back(position);
-    }
+    const std::vector<int64_t> expected = stable_order_of(indices);
     EXPECT_EQ(order_of<int32_t>(indices, kTableRows, -1), expected);
     EXPECT_EQ(order_of<int64_t>(indices, kTableRows, -1), expected);
   }
+}
+
+// Up to sixteen are ordered by counting, seventeen by their digits.
+TEST(EmbeddingDenseBackward, OrderOfFewIndices) {
+  Random random(5);
+  for (int64_t count = 1; count <= 17; ++count) {
+    for (const int64_t table_rows : {1, 3, 16000}) {
+      std::vector<int64_t> indices(static_cast<size_t>(count));
+      for (int64_t& index : indices) index = random.integer(0, table_rows - 1);
+      SCOPED_TRACE(testing::Message() << count << " of " << table_rows);
+      const std::vector<int64_t> expected = stable_order_of(indices);
+      EXPECT_EQ(order_of<int32_t>(indices, table_rows, -1), expected);
+      EXPECT_EQ(order_of<int64_t>(indices, table_rows, -1), expected);
+    }
+  }
+  const std::vector<int64_t> found = {3, 4, 99, 0, 5, 2, 1, 2, 3};
+  EXPECT_EQ(order_of<int32_t>({7, 2, 7, 2, 99, 0}, 9, 7), found) << "two of padding, a bad one";
 }
 
 // ---- Data errors: rows of the README's second table -------------------------------------------

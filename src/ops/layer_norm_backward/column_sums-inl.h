@@ -30,30 +30,34 @@ inline constexpr int64_t kFinishColumns = 256;
 template <class T, class Sums>
 HWY_INLINE void write_sums(const View& view, void* base, int64_t begin, int64_t end,
                            const Sums& sums) {
-  const RowOffsets places(view, view.rank);
-  visit_float(view.dtype, [&](auto type) HWY_ATTR {
-    using Out = decltype(type);
-    auto* out = static_cast<Out*>(base);
+  const auto count = static_cast<size_t>(end - begin);
+  const auto each_strip = [&](auto&& put) HWY_ATTR {
     alignas(64) float in_order[kStrip<T>];
-    const auto count = static_cast<size_t>(end - begin);
     for (size_t at = 0; at < count; at += kStrip<T>) {
       Strip<T> strip;
       for (size_t i = 0; i < kStripVectors<T>; ++i) strip.v[i] = sums(at / kLanes + i);
       store_in_order<T>(strip, in_order);
-      const size_t columns = std::min(count - at, kStrip<T>);
-      const int64_t first = begin + static_cast<int64_t>(at);
-      if (places.uniform() && places.stride() == 1) {
-        for (size_t i = 0; i < columns; i += kLanes) {
-          Store::write(out + first + i, std::min(kLanes, columns - i), load16(in_order + i));
-        }
-        continue;
-      }
-      for (size_t i = 0; i < columns; ++i) {
-        const int64_t col = first + static_cast<int64_t>(i);
-        const int64_t place = places.uniform() ? col * places.stride() : places(col);
-        out[place] = from_float<Out>(in_order[i]);
-      }
+      put(in_order, at, std::min(count - at, kStrip<T>));
     }
+  };
+  visit_float(view.dtype, [&](auto type) HWY_ATTR {
+    using Out = decltype(type);
+    if (view.rank == 1 && view.strides[0] == 1) {
+      Out* const out = static_cast<Out*>(base) + begin;
+      each_strip([out](const float* from, size_t at, size_t columns) HWY_ATTR {
+        for (size_t i = 0; i < columns; i += kLanes) {
+          Store::write(out + at + i, std::min(kLanes, columns - i), load16(from + i));
+        }
+      });
+      return;
+    }
+    const RowOffsets places(view, view.rank);
+    auto* const out = static_cast<Out*>(base);
+    each_strip([&](const float* from, size_t at, size_t columns) {
+      for (size_t i = 0; i < columns; ++i) {
+        out[places(begin + static_cast<int64_t>(at + i))] = from_float<Out>(from[i]);
+      }
+    });
   });
 }
 

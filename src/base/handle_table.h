@@ -107,6 +107,12 @@ class HandleTable {
       if (slot_ != nullptr) table_->unpin(*slot_, index_);
     }
     explicit operator bool() const { return slot_ != nullptr; }
+    // Whether this is the object of a handle that is still live.
+    bool is_of(const void* handle) const noexcept {
+      if (slot_ == nullptr) return false;
+      const uint64_t state = slot_->state.load(std::memory_order_acquire);
+      return is_live(state, handle) && handle::bits(handle) == table_->packed(state, index_);
+    }
     T* get() const { return slot_ == nullptr ? nullptr : slot_->object(); }
     T* operator->() const { return slot_->object(); }
     T& operator*() const { return *slot_->object(); }
@@ -136,10 +142,9 @@ class HandleTable {
       give_back(slot, index);
       throw;
     }
-    const uint64_t generation = slot.state.load(std::memory_order_relaxed) >> kGenerationShift;
-    slot.state.store((generation << kGenerationShift) | kAlive, std::memory_order_release);
-    return reinterpret_cast<void*>(
-        static_cast<uintptr_t>(handle::pack(kind_, static_cast<uint32_t>(generation), index)));
+    const uint64_t state = slot.state.load(std::memory_order_relaxed) | kAlive;
+    slot.state.store(state, std::memory_order_release);
+    return reinterpret_cast<void*>(static_cast<uintptr_t>(packed(state, index)));
   }
 
   // The object behind a live handle of this kind, else an empty pin.
@@ -165,13 +170,22 @@ class HandleTable {
   // load of `read` must be an acquire, and every store of begin() a release.
   template <class Read>
   bool read(const void* handle, Read&& read) noexcept requires Stays<T> {
+    return read_at(place_of(handle), handle, read);
+  }
+
+  // Where a handle of this kind leads, live or not: half of what reading it takes. Null for others.
+  using Place = const Slot*;
+  Place place_of(const void* handle) noexcept {
     uint32_t index = 0;
-    Slot* slot = find(handle, index);
-    if (slot == nullptr || !is_live(slot->state.load(std::memory_order_acquire), handle)) {
+    return find(handle, index);
+  }
+  template <class Read>
+  static bool read_at(Place place, const void* handle, Read&& read) noexcept requires Stays<T> {
+    if (place == nullptr || !is_live(place->state.load(std::memory_order_acquire), handle)) {
       return false;
     }
-    read(std::as_const(*slot->object()));
-    return is_live(slot->state.load(std::memory_order_relaxed), handle);
+    read(*place->object());
+    return is_live(place->state.load(std::memory_order_relaxed), handle);
   }
 
   // Ends a handle; the object goes when the last pin does. False when there was no such handle.
@@ -200,6 +214,7 @@ class HandleTable {
     std::atomic<uint32_t> next{0};
     alignas(T) std::byte storage[sizeof(T)];
     T* object() { return std::launder(reinterpret_cast<T*>(storage)); }
+    const T* object() const { return std::launder(reinterpret_cast<const T*>(storage)); }
   };
 
   static bool is_live(uint64_t state, const void* handle) {
@@ -207,15 +222,20 @@ class HandleTable {
     return (state & kAlive) != 0 && (state >> kGenerationShift) == generation;
   }
 
+  // The handle of a slot's object.
+  uint64_t packed(uint64_t state, uint32_t index) const {
+    return handle::pack(kind_, static_cast<uint32_t>(state >> kGenerationShift), index);
+  }
+
   // Segment k holds 64 << k slots, so slots never move and the table needs no lock to be read.
-  static std::pair<size_t, size_t> place(uint32_t index) {
+  static std::pair<size_t, size_t> position(uint32_t index) {
     const uint64_t shifted = uint64_t{index} + (uint64_t{1} << kFirstSegmentBits);
     const auto top = static_cast<size_t>(std::bit_width(shifted) - 1);
     return {top - kFirstSegmentBits, static_cast<size_t>(shifted - (uint64_t{1} << top))};
   }
 
   Slot& at(uint32_t index) {
-    const auto [segment, offset] = place(index);
+    const auto [segment, offset] = position(index);
     return segments_[segment].load(std::memory_order_acquire)[offset];
   }
 
@@ -223,7 +243,7 @@ class HandleTable {
     const uint64_t bits = handle::bits(handle);
     if ((bits >> handle::kTagShift) != handle::tag(kind_)) return nullptr;
     index = static_cast<uint32_t>(bits & (handle::kMaxSlots - 1));
-    const auto [segment, offset] = place(index);
+    const auto [segment, offset] = position(index);
     if (segment >= kSegments) return nullptr;
     Slot* slots = segments_[segment].load(std::memory_order_acquire);
     return slots == nullptr ? nullptr : slots + offset;
@@ -273,7 +293,7 @@ class HandleTable {
     uint32_t index = used_.load(std::memory_order_relaxed);
     do {
       if (index >= handle::kMaxSlots - (uint64_t{1} << kFirstSegmentBits)) throw std::bad_alloc();
-      make_segment(place(index).first);
+      make_segment(position(index).first);
     } while (!used_.compare_exchange_weak(index, index + 1, std::memory_order_acq_rel));
     return index;
   }

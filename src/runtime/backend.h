@@ -73,6 +73,8 @@ class Stream {
   // The ticket of the oldest work that is not complete; the largest number when there is none.
   virtual uint64_t oldest_ticket() = 0;
 
+  // False where take_errors() would find none.
+  virtual bool may_have_errors() const noexcept { return true; }
   // Data errors of work up to `sequence` that nobody was told of yet, moved out of the stream.
   virtual DataErrorList take_errors(uint64_t sequence) = 0;
   // The same without taking them, for a stream that waits for this one; and its counterpart, called

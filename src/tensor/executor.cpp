@@ -47,35 +47,30 @@ Status check_plan(const char* op, const LaunchState& state, uint64_t workspace_s
               state.op, op);
 }
 
-// The addresses that the live tensors have now.
-Status read_addresses(const LaunchState& state, Addresses& bases) {
+// The addresses that the live tensors have now. `same`: phase one saw these very addresses, so that
+// what it found of overlaps holds.
+Status read_addresses(const LaunchState& state, Addresses& bases, bool& same) {
+  same = state.verified;
   for (size_t i = 0; i < state.operand_count; ++i) {
     const PlannedOperand& operand = state.operands[i];
-    bases[i] = nullptr;
-    if (operand.handle == nullptr) continue;
-    const bool live =
-        tensors.read(operand.handle, [&](const Tensor& tensor) { bases[i] = tensor.data(); });
-    if (!live) {
+    void* data = nullptr;
+    if (operand.handle != nullptr &&
+        !operand.read([&](const Tensor& tensor) { data = tensor.data(); })) {
       return fail(
           kParamInvalid,
           "%s: %s was destroyed after phase one; expected it alive until phase two returned",
           state.op, operand.name);
     }
-    if (!operand.touched || bases[i] != nullptr) continue;
-    return fail(kParamNullptr,
-                "%s: %s has %lld elements and a null address; expected their address", state.op,
-                operand.name, static_cast<long long>(operand.elements));
+    bases[i] = data;
+    if (!operand.touched) continue;
+    if (data == nullptr) {
+      return fail(kParamNullptr,
+                  "%s: %s has %lld elements and a null address; expected their address", state.op,
+                  operand.name, static_cast<long long>(operand.elements));
+    }
+    same = same && data == operand.data;
   }
   return kOk;
-}
-
-// What phase one found of overlaps holds: it saw these very addresses.
-bool same_addresses(const LaunchState& state, const Addresses& bases) {
-  if (!state.verified) return false;
-  for (size_t i = 0; i < state.operand_count; ++i) {
-    if (state.operands[i].touched && bases[i] != state.operands[i].data) return false;
-  }
-  return true;
 }
 
 // The work of a run: the state's own one where no other run has it, which is always so for a
@@ -135,9 +130,9 @@ Status run(const char* op, void* workspace, uint64_t workspace_size, aclOpExecut
   if (const Status status = check_plan(op, state, workspace_size)) return status;
   Addresses bases;
   AddressUse use;
-  if (const Status status = read_addresses(state, bases)) return status;
+  bool same = false;
+  if (const Status status = read_addresses(state, bases, same)) return status;
   const bool repeatable = pin->repeatable();
-  const bool same = same_addresses(state, bases);
   uint32_t copies = same ? state.verified_copies : 0;
   const uint64_t changes = aclgrad_allocation_changes();
   if (!same || state.verified_changes != changes) {

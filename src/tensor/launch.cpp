@@ -146,6 +146,7 @@ int aclgrad_launch_operand(LaunchState& state, const Operand& operand, Layout la
   PlannedOperand& planned = state.operands[state.operand_count];
   planned.name = operand.name;
   planned.handle = operand.handle;
+  planned.place = tensors.place_of(operand.handle);
   planned.data = operand.data;
   planned.version = operand.version;
   planned.elements = 0;

@@ -144,9 +144,8 @@ bool LaunchState::plans(const char* new_op, const CallKey& new_key) noexcept {
     if (operand.handle == nullptr) continue;
     void* data = nullptr;
     bool same = false;
-    const bool live = tensors.read(operand.handle, [&](const Tensor& tensor) {
-      same = tensor.has_version(operand.version, data);
-    });
+    const bool live = operand.read(
+        [&](const Tensor& tensor) { same = tensor.has_version(operand.version, data); });
     if (!live || !same) return false;
     if (data == operand.data) continue;
     operand.data = data;

@@ -15,19 +15,20 @@
 #include "runtime/work.h"
 #include "tensor/call_key.h"
 #include "tensor/launch.h"
+#include "tensor/tensor.h"
 
 namespace aclgrad {
 
 struct alignas(64) PlannedOperand {
   // A line of what phase two reads: after an idle time every line takes a tenth of a microsecond.
-  const aclTensor* handle;   // null: absent
-  void* data;                // the storage's base in phase one
-  int64_t first;             // bytes from the storage's base to element (0, 0, ...)
-  int64_t low;               // bytes from the storage's base to the lowest byte of the view
-  int64_t high;              // and behind its highest
-  uint32_t version;          // of the tensor's description in phase one
-  uint32_t in_place_inputs;  // of an output: bit i = it may be the very view of operand i
-  int64_t elements;
+  const aclTensor* handle;           // null: absent
+  void* data;                        // the storage's base in phase one
+  HandleTable<Tensor>::Place place;  // where the handle leads
+  int64_t first;                     // bytes from the storage's base to element (0, 0, ...)
+  int64_t low;                       // bytes from the storage's base to the lowest byte of the view
+  int64_t high;                      // and behind its highest
+  uint32_t version;                  // of the tensor's description in phase one
+  uint32_t in_place_inputs;          // of an output: bit i = it may be the very view of operand i
   Role role;
   bool touched;  // has elements that the call reads or writes
   bool packed;
@@ -36,11 +37,17 @@ struct alignas(64) PlannedOperand {
   bool self_overlapping;
   bool sequential;
 
+  int64_t elements;
   View view;         // the operand's own
   const char* name;  // as registered
   int64_t storage_elements;
   int64_t packed_at;  // bytes from the workspace's aligned start to the packed copy
 
+  // Calls read(tensor); false when it is not, or no longer, alive. See HandleTable.
+  template <class Read>
+  bool read(Read&& read) const {
+    return HandleTable<Tensor>::read_at(place, handle, read);
+  }
   bool is_output() const { return role == Role::kOutput || role == Role::kUnusedOutput; }
 };
 

@@ -310,6 +310,54 @@ TEST_F(StreamTest, DestroyedWhileOthersUseIt) {
   }
 }
 
+// A thread keeps the stream that it used last: no other one is reached through it.
+TEST_F(StreamTest, UsedAfterAnotherOneWasDestroyed) {
+  std::atomic<aclrtStream> first{make_stream()}, second{nullptr};
+  std::atomic<int> step{0};
+  std::thread user([&] {
+    EXPECT_EQ(enqueue(first, [] {}), 0);
+    EXPECT_EQ(aclrtSynchronizeStream(first), 0);
+    step = 1;
+    while (step != 2) std::this_thread::yield();
+    EXPECT_EQ(aclrtSynchronizeStream(first), ACL_ERROR_RT_STREAM_CONTEXT);
+    EXPECT_EQ(enqueue(first, [] {}), kParamInvalid);
+    bool ran = false;
+    EXPECT_EQ(enqueue(second, [&] { ran = true; }), 0);
+    EXPECT_EQ(aclrtSynchronizeStream(second), 0);
+    EXPECT_TRUE(ran);
+    EXPECT_EQ(aclrtSynchronizeStream(first), ACL_ERROR_RT_STREAM_CONTEXT);
+    EXPECT_EQ(aclrtDestroyStream(second), 0);
+    EXPECT_EQ(aclrtSynchronizeStream(second), ACL_ERROR_RT_STREAM_CONTEXT);
+    messages();
+  });
+  while (step != 1) std::this_thread::yield();
+  EXPECT_EQ(aclrtDestroyStream(first), 0);
+  second = make_stream();
+  step = 2;
+  user.join();
+}
+
+// Work that the synchronising thread runs may itself use streams, this one and others.
+TEST_F(StreamTest, UsedInsideWorkOfAnotherOne) {
+  if (on_cuda()) GTEST_SKIP() << "work of the host calls nothing there";
+  aclrtStream outer = make_stream(), inner = make_stream();
+  for (int i = 0; i < 200; ++i) {
+    bool ran = false;
+    ASSERT_EQ(enqueue(outer,
+                      [&] {
+                        int32_t id = -1;
+                        EXPECT_EQ(aclrtStreamGetId(outer, &id), 0);
+                        EXPECT_EQ(enqueue(inner, [&] { ran = true; }), 0);
+                        EXPECT_EQ(aclrtSynchronizeStream(inner), 0);
+                      }),
+              0);
+    ASSERT_EQ(aclrtSynchronizeStream(outer), 0);
+    ASSERT_TRUE(ran);
+  }
+  EXPECT_EQ(aclrtDestroyStream(inner), 0);
+  EXPECT_EQ(aclrtDestroyStream(outer), 0);
+}
+
 // Small work costs no thread switch: far below what one takes, even on a busy machine.
 TEST_F(StreamTest, EnqueueAndSynchroniseAreCheap) {
   if (kSanitized || on_cuda()) GTEST_SKIP() << "times mean nothing here, or are those of CUDA";

@@ -355,7 +355,7 @@ void CpuStream::await_running(const Deadline& deadline) {
 
 DataErrorList CpuStream::take_errors(uint64_t sequence) {
   DataErrorList taken;
-  if (!has_errors_.load(std::memory_order_relaxed)) return taken;
+  if (!may_have_errors()) return taken;
   const Lock lock(mutex_);
   if (lost_error_) {  // first, because it needs memory
     taken.push_back(
@@ -371,7 +371,7 @@ DataErrorList CpuStream::take_errors(uint64_t sequence) {
 
 DataErrorList CpuStream::copy_errors(uint64_t sequence) {
   DataErrorList copies;
-  if (!has_errors_.load(std::memory_order_relaxed)) return copies;
+  if (!may_have_errors()) return copies;
   const Lock lock(mutex_);
   for (const KeptError& kept : errors_) {
     const bool reported = kept.error->reported.load(std::memory_order_relaxed);

@@ -38,6 +38,9 @@ class CpuStream final : public Stream, public std::enable_shared_from_this<CpuSt
   void interrupt() override;
   void await_running(const Deadline& deadline) override;
   uint64_t oldest_ticket() override { return oldest_ticket_.load(std::memory_order_acquire); }
+  bool may_have_errors() const noexcept override {
+    return has_errors_.load(std::memory_order_relaxed);
+  }
   DataErrorList take_errors(uint64_t sequence) override;
   DataErrorList copy_errors(uint64_t sequence) override;
   void adopt_errors(DataErrorList errors) noexcept override;

@@ -65,6 +65,15 @@ class Sweep(unittest.TestCase):
         self.assertEqual(len(others), sweep.AGAIN)
         self.assertLess(max(others), first)
 
+    def test_a_group_is_compared_within_one_run(self):
+        group = [(size, f"layer_norm/f32/1000x{size}") for size in (31, 32, 33)]
+        first, second, third = (name for _, name in group)
+        speed = {first: (5, 0.5), second: (10, 0.6), third: (9, 0.6)}  # memory became faster
+        sweep.take_again([group], speed, {first: (4, 0.5), second: (5, 0.6), third: (5, 0.6)})
+        self.assertEqual(speed, {first: (4, 0.5), second: (5, 0.6), third: (5, 0.6)})
+        sweep.take_again([group], speed, {first: (1, 0.5), second: (5, 0.6), third: (5, 0.6)})
+        self.assertEqual(speed[first], (4, 0.5))
+
     def test_less_arithmetic_is_no_neighbour(self):
         group = [(step, f"nsa_compress/bf16/65536x4x128-l128-d{step}-s1") for step in (16, 32, 48)]
         names = [name for _, name in group]

@@ -107,12 +107,6 @@ class HandleTable {
       if (slot_ != nullptr) table_->unpin(*slot_, index_);
     }
     explicit operator bool() const { return slot_ != nullptr; }
-    // Whether this is the object of a handle that is still live.
-    bool is_of(const void* handle) const noexcept {
-      if (slot_ == nullptr) return false;
-      const uint64_t state = slot_->state.load(std::memory_order_acquire);
-      return is_live(state, handle) && handle::bits(handle) == table_->packed(state, index_);
-    }
     T* get() const { return slot_ == nullptr ? nullptr : slot_->object(); }
     T* operator->() const { return slot_->object(); }
     T& operator*() const { return *slot_->object(); }
@@ -142,9 +136,10 @@ class HandleTable {
       give_back(slot, index);
       throw;
     }
-    const uint64_t state = slot.state.load(std::memory_order_relaxed) | kAlive;
-    slot.state.store(state, std::memory_order_release);
-    return reinterpret_cast<void*>(static_cast<uintptr_t>(packed(state, index)));
+    const uint64_t generation = slot.state.load(std::memory_order_relaxed) >> kGenerationShift;
+    slot.state.store((generation << kGenerationShift) | kAlive, std::memory_order_release);
+    return reinterpret_cast<void*>(
+        static_cast<uintptr_t>(handle::pack(kind_, static_cast<uint32_t>(generation), index)));
   }
 
   // The object behind a live handle of this kind, else an empty pin.
@@ -173,7 +168,8 @@ class HandleTable {
     return read_at(place_of(handle), handle, read);
   }
 
-  // Where a handle of this kind leads, live or not: half of what reading it takes. Null for others.
+  // Where a handle of this kind leads, live or not; null for others. To find it takes as long as
+  // the rest of read().
   using Place = const Slot*;
   Place place_of(const void* handle) noexcept {
     uint32_t index = 0;
@@ -220,11 +216,6 @@ class HandleTable {
   static bool is_live(uint64_t state, const void* handle) {
     const auto generation = static_cast<uint32_t>(handle::bits(handle) >> handle::kSlotBits);
     return (state & kAlive) != 0 && (state >> kGenerationShift) == generation;
-  }
-
-  // The handle of a slot's object.
-  uint64_t packed(uint64_t state, uint32_t index) const {
-    return handle::pack(kind_, static_cast<uint32_t>(state >> kGenerationShift), index);
   }
 
   // Segment k holds 64 << k slots, so slots never move and the table needs no lock to be read.

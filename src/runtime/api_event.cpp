@@ -52,7 +52,7 @@ Status queue(const char* function, QueueOperation operation, aclrtEvent event_ha
   Status refusal = kOk;
   const EventTable::Pin event = events::resolve(function, "event", event_handle, refusal);
   if (!event) return refusal;
-  const streams::Pin stream =
+  const StreamTable::Pin stream =
       streams::resolve(function, stream_handle, ACL_ERROR_RT_STREAM_CONTEXT, refusal);
   if (!stream) return refusal;
   if (operation(function, event->state, stream->stream)) return kOk;

@@ -229,7 +229,8 @@ Status refuse_ended(const char* function) {
 Status queue(const char* function, aclrtStream handle, Work* work, bool await, AddressUse& use) {
   std::unique_ptr<Work> owned(work);
   Status refusal = kOk;
-  const streams::Pin pin = streams::resolve(function, handle, ACL_ERROR_RT_STREAM_CONTEXT, refusal);
+  const StreamTable::Pin pin =
+      streams::resolve(function, handle, ACL_ERROR_RT_STREAM_CONTEXT, refusal);
   if (!pin) return refusal;
   if (await) {
     refusal = callbacks::check_not_held(function, *pin->stream, ACL_ERROR_RT_PARAM_INVALID);
@@ -250,7 +251,7 @@ Status queue(const char* function, aclrtStream handle, Work* work, bool await, A
 Status copy_behind(const char* function, const Copy& copy, aclrtStream handle) {
   Status refusal = kOk;
   {
-    const streams::Pin pin =
+    const StreamTable::Pin pin =
         streams::resolve(function, handle, ACL_ERROR_RT_STREAM_CONTEXT, refusal);
     if (!pin) return refusal;
     Stream& stream = *pin->stream;

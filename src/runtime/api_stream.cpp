@@ -23,7 +23,7 @@ Status null_parameter(const char* function, const char* name) {
   return fail(ACL_ERROR_INVALID_PARAM, "%s: %s is null, expected a pointer", function, name);
 }
 
-streams::Pin resolve(const char* function, aclrtStream stream, Status& refusal) {
+StreamTable::Pin resolve(const char* function, aclrtStream stream, Status& refusal) {
   return streams::resolve(function, stream, ACL_ERROR_RT_STREAM_CONTEXT, refusal);
 }
 
@@ -76,7 +76,7 @@ Status destroy_stream(const char* function, aclrtStream handle, bool abandon) {
 Status synchronize_stream(const char* function, aclrtStream handle, int32_t timeout) {
   if (const Status status = check_timeout(function, timeout)) return status;
   Status refusal = kOk;
-  const streams::Pin pin = resolve(function, handle, refusal);
+  const StreamTable::Pin pin = resolve(function, handle, refusal);
   if (!pin) return refusal;
   Stream& stream = *pin->stream;
   if (const Status status = check_not_held(function, stream)) return status;
@@ -98,7 +98,7 @@ Status launch_callback(aclrtCallback callback, void* data, int block, aclrtStrea
                 block);
   }
   Status refusal = kOk;
-  const streams::Pin pin = resolve(kName, handle, refusal);
+  const StreamTable::Pin pin = resolve(kName, handle, refusal);
   if (!pin) return refusal;
   return callbacks::launch(kName, callback, data, block == ACL_CALLBACK_BLOCK, *pin);
 }
@@ -108,7 +108,7 @@ Status wait_event(aclrtStream handle, aclrtEvent event_handle) {
   Status refusal = kOk;
   const EventTable::Pin event = events::resolve(kName, "event", event_handle, refusal);
   if (!event) return refusal;
-  const streams::Pin stream = resolve(kName, handle, refusal);
+  const StreamTable::Pin stream = resolve(kName, handle, refusal);
   if (!stream) return refusal;
   if (events::wait(kName, event->state, stream->stream)) return kOk;
   return stream->stream->refusal(kName, ACL_ERROR_RT_STREAM_CONTEXT);
@@ -162,7 +162,7 @@ aclError aclrtStreamQuery(aclrtStream stream, aclrtStreamStatus* status) {
   return guarded("aclrtStreamQuery", ACL_ERROR_BAD_ALLOC, [&] {
     if (status == nullptr) return null_parameter("aclrtStreamQuery", "status");
     Status refusal = kOk;
-    const streams::Pin pin = resolve("aclrtStreamQuery", stream, refusal);
+    const StreamTable::Pin pin = resolve("aclrtStreamQuery", stream, refusal);
     if (!pin) return refusal;
     const uint64_t last = pin->stream->enqueued();
     *status =
@@ -175,7 +175,7 @@ aclError aclrtStreamGetId(aclrtStream stream, int32_t* streamId) {
   return guarded("aclrtStreamGetId", ACL_ERROR_BAD_ALLOC, [&] {
     if (streamId == nullptr) return null_parameter("aclrtStreamGetId", "streamId");
     Status refusal = kOk;
-    const streams::Pin pin = resolve("aclrtStreamGetId", stream, refusal);
+    const StreamTable::Pin pin = resolve("aclrtStreamGetId", stream, refusal);
     if (pin) *streamId = pin->id;
     return refusal;
   });
@@ -189,7 +189,7 @@ aclError aclrtStreamWaitEvent(aclrtStream stream, aclrtEvent event) {
 aclError aclrtSubscribeReport(uint64_t threadId, aclrtStream stream) {
   return guarded("aclrtSubscribeReport", ACL_ERROR_BAD_ALLOC, [&] {
     Status refusal = kOk;
-    const streams::Pin pin = resolve("aclrtSubscribeReport", stream, refusal);
+    const StreamTable::Pin pin = resolve("aclrtSubscribeReport", stream, refusal);
     return pin ? callbacks::subscribe("aclrtSubscribeReport", threadId, *pin) : refusal;
   });
 }
@@ -197,7 +197,7 @@ aclError aclrtSubscribeReport(uint64_t threadId, aclrtStream stream) {
 aclError aclrtUnSubscribeReport(uint64_t threadId, aclrtStream stream) {
   return guarded("aclrtUnSubscribeReport", ACL_ERROR_BAD_ALLOC, [&] {
     Status refusal = kOk;
-    const streams::Pin pin = resolve("aclrtUnSubscribeReport", stream, refusal);
+    const StreamTable::Pin pin = resolve("aclrtUnSubscribeReport", stream, refusal);
     return pin ? callbacks::unsubscribe("aclrtUnSubscribeReport", threadId, *pin) : refusal;
   });
 }

@@ -45,9 +45,8 @@ struct alignas(64) UseSlot {
   std::atomic<uint64_t> since{kUnused};
 };
 constinit std::array<UseSlot, 64> use_slots;
-// In the thread's own block from its beginning, because every call reads them.
-[[gnu::tls_model("initial-exec")]] constinit thread_local size_t last_slot = use_slots.size();
-[[gnu::tls_model("initial-exec")]] constinit thread_local uint64_t own_ticket = kUnused;
+constinit thread_local size_t last_slot = use_slots.size();  // none yet
+constinit thread_local uint64_t own_ticket = kUnused;
 
 // Live and freed but not yet released; of both spaces in the first where they share memory.
 alignas(64) constinit std::array<std::atomic<size_t>, 2> bytes_held{};
@@ -307,7 +306,7 @@ uint64_t current_ticket() noexcept {
 }
 
 size_t begin_use() noexcept {
-  if (last_slot == use_slots.size()) {  // none yet
+  if (last_slot == use_slots.size()) {
     last_slot = std::hash<std::thread::id>()(std::this_thread::get_id()) % use_slots.size();
   }
   const uint64_t since = ticket.load(std::memory_order_acquire);

@@ -71,8 +71,8 @@ Status run_blocking(const char* function, Stream& stream, int32_t device,
 }
 
 // The stream of phase two, whose status for a dead handle is an operator's.
-streams::Pin resolve(const char* function, aclrtStream stream, Status& refusal) {
-  streams::Pin pin = streams::resolve(function, stream, kParamInvalid, refusal);
+StreamTable::Pin resolve(const char* function, aclrtStream stream, Status& refusal) {
+  StreamTable::Pin pin = streams::resolve(function, stream, kParamInvalid, refusal);
   if (refusal == ACL_ERROR_RT_AICORE_EXCEPTION) refusal = kRuntimeError;  // the device has failed
   return pin;
 }
@@ -93,7 +93,7 @@ size_t aclgrad_first_out_of_reach(aclrtStream handle, const void* const* address
                                   size_t count) noexcept {
   if (backend().devices() < 2) return count;
   Status refusal = kOk;
-  const streams::Pin pin = resolve("", handle, refusal);
+  const StreamTable::Pin pin = resolve("", handle, refusal);
   if (!pin) return count;
   const auto out_of_reach = [&](const void* address) {
     return address != nullptr && !backend().reaches(pin->device, address);
@@ -106,7 +106,7 @@ Status aclgrad_enqueue(const char* function, aclrtStream handle, Work* work,
   std::unique_ptr<Work> owned(work);
   Status refusal = aclgrad_check_process(function);
   if (refusal != kOk) return refusal;
-  const streams::Pin pin = resolve(function, handle, refusal);
+  const StreamTable::Pin pin = resolve(function, handle, refusal);
   if (!pin) return refusal;
   Stream& stream = *pin->stream;
   if (settings().launch_blocking) [[unlikely]] {

@@ -1,14 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/stream_registry.h"
 
-#include <pthread.h>
-
 #include <algorithm>
 #include <atomic>
-#include <cstddef>
-#include <memory>
 #include <mutex>
-#include <new>
 
 #include "runtime/callback.h"
 #include "runtime/context.h"
@@ -20,43 +15,6 @@ namespace {
 constinit StreamTable stream_table{Kind::kStream};
 constinit std::atomic<int32_t> next_id{0};
 constinit std::mutex list_mutex;
-
-// The stream that this thread used last. Lies in the thread's own block from its beginning, where
-// it takes two instructions to find; without a destructor, for which the thread would have to
-// register itself, which aborts the process where there is no memory.
-struct Kept {
-  StreamTable::Pin* pin() { return std::launder(reinterpret_cast<StreamTable::Pin*>(room)); }
-  alignas(StreamTable::Pin) std::byte room[sizeof(StreamTable::Pin)];
-  bool there;
-  bool busy;
-};
-[[gnu::tls_model("initial-exec")]] constinit thread_local Kept kept{};
-
-void let_go(void* = nullptr) {
-  if (!kept.there || kept.busy) return;
-  kept.there = false;
-  std::destroy_at(kept.pin());
-}
-
-// Its value is not read: what counts is that the thread's end lets go of what it kept.
-pthread_key_t kept_key;
-const bool kept_key_made = pthread_key_create(&kept_key, let_go) == 0;
-
-bool keep(aclrtStream handle) {
-  let_go();
-  if (!kept_key_made || pthread_setspecific(kept_key, &kept) != 0) return false;
-  StreamTable::Pin pin = stream_table.pin(handle);
-  kept.there = static_cast<bool>(pin);
-  if (kept.there) std::construct_at(kept.pin(), std::move(pin));
-  return kept.there;
-}
-
-// Of a device with queues of its own nothing is kept: what ends such a stream ends them, too.
-Pin pin_of(aclrtStream handle) {
-  if (kept.busy || backend().has_queues()) return Pin(stream_table.pin(handle));
-  const bool here = (kept.there && kept.pin()->is_of(handle)) || keep(handle);
-  return here ? Pin(**kept.pin(), kept.busy) : Pin(stream_table.pin(handle));
-}
 
 std::vector<Listed>& list() {
   static auto* const kList = new std::vector<Listed>;
@@ -100,7 +58,7 @@ Status create(const char* function, aclrtContext context, int32_t device, bool i
   return kOk;
 }
 
-Pin resolve(const char* function, aclrtStream handle, Status dead, Status& refusal) {
+StreamTable::Pin resolve(const char* function, aclrtStream handle, Status dead, Status& refusal) {
   if (handle == nullptr) {
     handle = contexts::current_default_stream();
     if (handle == nullptr) {
@@ -111,14 +69,14 @@ Pin resolve(const char* function, aclrtStream handle, Status dead, Status& refus
       return {};
     }
   }
-  Pin pin = pin_of(handle);
+  StreamTable::Pin pin = stream_table.pin(handle);
   if (!pin) {
     refusal = fail(dead, "%s: stream %p is %s, expected a live stream", function, handle,
                    handle::describe(handle, Kind::kStream));
     return pin;
   }
   refusal = backend().check(function, pin->device);
-  return refusal == kOk ? std::move(pin) : Pin();
+  return refusal == kOk ? std::move(pin) : StreamTable::Pin();
 }
 
 std::vector<Listed> all() {
@@ -145,7 +103,6 @@ bool destroy(aclrtStream handle, bool abandon, DataErrorList& errors) {
   std::shared_ptr<Stream> stream;
   std::shared_ptr<Subscription> subscription;
   if (const StreamTable::Pin pin = stream_table.pin(handle)) {
-    if (kept.there && kept.pin()->is_of(handle)) let_go();
     stream = pin->stream;
     if (!stream_table.destroy(handle)) return false;
     subscription = callbacks::detach(*pin);

@@ -6,7 +6,6 @@
 
 #include <cstdint>
 #include <memory>
-#include <utility>
 #include <vector>
 
 #include "acl/acl_base.h"
@@ -39,34 +38,9 @@ StreamTable& table() noexcept;
 Status create(const char* function, aclrtContext context, int32_t device, bool is_default,
               aclrtStream& stream);
 
-// Keeps a stream while the calling thread uses it. A thread keeps the one that it used last until
-// it uses another or ends: the next use of it takes no locked instruction.
-class Pin {
- public:
-  Pin() = default;
-  Pin(StreamObject& kept, bool& busy) : object_(&kept), busy_(&busy) { busy = true; }
-  explicit Pin(StreamTable::Pin pin) : own_(std::move(pin)), object_(own_.get()) {}
-  Pin(Pin&& other) noexcept
-      : own_(std::move(other.own_)),
-        object_(std::exchange(other.object_, nullptr)),
-        busy_(std::exchange(other.busy_, nullptr)) {}
-  Pin& operator=(Pin&&) = delete;
-  ~Pin() {
-    if (busy_ != nullptr) *busy_ = false;
-  }
-  explicit operator bool() const { return object_ != nullptr; }
-  StreamObject* operator->() const { return object_; }
-  StreamObject& operator*() const { return *object_; }
-
- private:
-  StreamTable::Pin own_;
-  StreamObject* object_ = nullptr;
-  bool* busy_ = nullptr;  // what is kept is in use
-};
-
-// The live stream behind a handle; null stands for the current context's default stream. Else none
-// and a message; `dead` is the status of a handle that is no live stream.
-Pin resolve(const char* function, aclrtStream handle, Status dead, Status& refusal);
+// The live stream behind a handle; null stands for the current context's default stream. Else an
+// empty pin and a message; `dead` is the status of a handle that is no live stream.
+StreamTable::Pin resolve(const char* function, aclrtStream handle, Status dead, Status& refusal);
 
 struct Listed {
   aclrtStream handle = nullptr;

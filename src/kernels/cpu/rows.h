@@ -12,7 +12,7 @@ namespace aclgrad {
 
 class RowOffsets {
  public:
-  RowOffsets() {}  // said with braces, nothing is zeroed
+  RowOffsets() {}  // said with braces, nothing is zeroed; to be assigned before it is asked
   // Rows span the dimensions from `row_dim` on; `row_dim` itself may be view.rank (single
   // elements).
   RowOffsets(const View& view, int row_dim) : outer_(collapsed(view, 0, row_dim)) {

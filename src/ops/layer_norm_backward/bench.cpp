@@ -42,7 +42,7 @@ struct Tensors {
         dgamma({cols}, ACL_FLOAT),
         dbeta({cols}, ACL_FLOAT),
         wanted(outputs) {
-    mean.fill({0.1, -0.2, 0.05});  // rows whose mean is 0 are looked at twice, and are rare
+    mean.fill({0.1, -0.2, 0.05});  // none is 0: such rows are looked at once more
     rstd.fill({1.0, 0.9, 1.1});
     mask = aclCreateBoolArray(wanted.data(), wanted.size());
     normalized = aclCreateIntArray(&cols, 1);

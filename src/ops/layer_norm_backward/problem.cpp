@@ -305,6 +305,9 @@ Status parse(const Arguments& arguments, Launch& launch) {
     launch.run(call);
     return kOk;
   }
+  // In the shape of the normalised dimensions they are one run as well.
+  if (problem.want_dgamma) problem.dgamma = collapsed(problem.dgamma);
+  if (problem.want_dbeta) problem.dbeta = collapsed(problem.dbeta);
   call.plan = make_plan(problem);
   call.places = make_places(problem);
   call.gamma_region = launch.book(call.plan.gamma_bytes);

@@ -77,9 +77,9 @@ struct Piece {
 
 // Whether tokens of x and of dx lie multiples of 4 KiB apart: all of x then have the same places in
 // L1, and the low bits of their addresses may be those of dx before them, so that loads wait for
-// stores. What a strip needs of x is copied first; half a pair of columns is not. Zen 3, two cores,
-// windows of 32 tokens every 16, ms, FP16 8192x32x128 24 to 12, 8192x16x256 23 to 11, BF16 15 to 12
-// and 15 to 11, but 65536x4x128, 1 KiB apart, 6.9 to 7.7. Not measured elsewhere.
+// stores. What a strip needs of x is copied first; half a pair of columns alone is not. Zen 3, two
+// cores, windows of 32 tokens every 16, ms, FP16 8192x32x128 24 to 12, 8192x16x256 23 to 11, BF16
+// 15 to 12 and 15 to 11, but 65536x4x128, 1 KiB apart, 6.9 to 7.7. Not measured elsewhere.
 template <class T>
 inline bool is_in_the_way(int64_t x_token, int64_t dx_token) {
   constexpr int64_t kPage = 4096 / static_cast<int64_t>(sizeof(T));

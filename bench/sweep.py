@@ -7,10 +7,10 @@ Every operator has families of shapes: one dimension varies by one step around c
 random ones (200 groups over all operators, always the same; there the other dimensions are drawn, too),
 and another one takes up the rest, so that about 100 MB move. A shape at less than 60 % of a neighbour's
 speed is a cliff: it and its neighbours are measured up to five times more, the run with the least difference
-counts, and if it stays one the sweep exits with 1. Only a neighbour that does nearly as much arithmetic for a byte counts: windows of 128
-tokens every 16 cover each token eight times, every 32 four times. Shapes that are slow beside others are
-named all the same. Where all neighbours are slow only a rival shows it: the shapes that one of them computes
-faster are named, too (an hour with PyTorch, which takes seconds where rows are very short).
+counts, and if it stays one the sweep exits with 1. Only a neighbour that does nearly as much arithmetic for a
+byte counts: windows of 128 tokens every 16 cover each token eight times, every 32 four times. Shapes that are
+slow beside others are named all the same. Where all neighbours are slow only a rival shows it: the shapes that
+one of them computes faster are named, too (an hour with PyTorch, which takes seconds where rows are very short).
 """
 import argparse
 import csv
@@ -286,11 +286,11 @@ def main():
     bench = Bench(arguments.program, arguments.out.parent, arguments.rival)
     run, speed = bench.measure(problems)
     for _ in range(AGAIN):
+        raced = [name for name, *_ in behind(speed, bench.names())]
         again = list(dict.fromkeys([name for group in suspects(groups, speed) for _, name in group]
-                                   + [name for name, *_ in behind(speed, bench.names())]))
+                                   + raced))
         if again:
             found = bench.measure(again)[1]
-            raced = [name for name, *_ in behind(speed, bench.names())]
             take_again(groups, speed, found)
             speed.update({name: max(found[name], speed[name]) for name in raced})
     write(arguments.out, run, bench.names(), groups, speed)

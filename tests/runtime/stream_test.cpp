@@ -310,7 +310,7 @@ TEST_F(StreamTest, DestroyedWhileOthersUseIt) {
   }
 }
 
-// A thread keeps the stream that it used last: no other one is reached through it.
+// The handle of a destroyed stream reaches none that was made since, on any thread.
 TEST_F(StreamTest, UsedAfterAnotherOneWasDestroyed) {
   std::atomic<aclrtStream> first{make_stream()}, second{nullptr};
   std::atomic<int> step{0};
@@ -339,7 +339,7 @@ TEST_F(StreamTest, UsedAfterAnotherOneWasDestroyed) {
 
 // Work that the synchronising thread runs may itself use streams, this one and others.
 TEST_F(StreamTest, UsedInsideWorkOfAnotherOne) {
-  if (on_cuda()) GTEST_SKIP() << "work of the host calls nothing there";
+  if (on_cuda()) GTEST_SKIP() << "a host function of CUDA may call nothing of CUDA";
   aclrtStream outer = make_stream(), inner = make_stream();
   for (int i = 0; i < 200; ++i) {
     bool ran = false;

@@ -251,9 +251,7 @@ void prepare_gamma(const Problem& problem, const void* gamma, int64_t begin, int
     const RowOffsets columns(problem.gamma, problem.gamma.rank);
     visit_float(problem.gamma.dtype, [&](auto type) {
       const auto* from = static_cast<const decltype(type)*>(gamma);
-      for (int64_t col = begin; col < end; ++col) {
-        *place(col) = to_float(from[columns.uniform() ? col * columns.stride() : columns(col)]);
-      }
+      for (int64_t col = begin; col < end; ++col) *place(col) = to_float(from[columns(col)]);
     });
   }
   const int64_t padded = round_up(end, static_cast<int64_t>(kStrip<T>));

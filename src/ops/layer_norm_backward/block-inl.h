@@ -13,6 +13,7 @@
 
 #include "kernels/cpu/prefetch.h"
 #include "kernels/cpu/strips-inl.h"
+#include "ops/layer_norm_backward/exact.h"
 #include "ops/layer_norm_backward/tree.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -90,8 +91,9 @@ struct Rows {
 // that needs two stores waits until both have left for L1, behind dx's streaming stores.
 using TagRows = hn::CappedTag<float, kRows / 2>;
 
-// False when dx may hold a NaN. A NaN or an infinity among a row's g and xhat shows in its sums
-// (Inf * 0 is NaN there); from finite ones only rstd = 0 makes a NaN, when the rest overflows.
+// False when dx may hold a NaN. A NaN or an infinity among a row's g and x shows in its sums (Inf *
+// 0 is NaN there); from finite ones only rstd = 0 makes a NaN, when the rest overflows, or a very
+// large one (kMostRstd), or an infinite xhat beside a mean_gx of 0: such a row takes FP64.
 template <class T>
 HWY_INLINE bool dx_has_no_nan(const Rows<T>& rows) {
   const TagRows d;
@@ -100,7 +102,8 @@ HWY_INLINE bool dx_has_no_nan(const Rows<T>& rows) {
     const auto rstd = hn::Load(d, rows.rstd + r);
     const auto usual = hn::And(hn::IsFinite(hn::Load(d, rows.mean_g + r)),
                                hn::IsFinite(hn::Load(d, rows.mean_gx + r)));
-    const auto invertible = hn::AndNot(hn::Eq(rstd, hn::Zero(d)), hn::IsFinite(rstd));
+    const auto invertible =
+        hn::AndNot(hn::Eq(rstd, hn::Zero(d)), hn::Le(hn::Abs(rstd), hn::Set(d, kMostRstd)));
     if (!hn::AllTrue(d, hn::Or(hn::And(usual, invertible), hn::Not(here)))) return false;
   }
   return true;

@@ -5,10 +5,11 @@
 // comparisons.
 //
 // dx: every rounding of g, mean_g, mean_gx and of the terms between may lose 2^-150, times rstd,
-// and the two of mean_gx times xhat. The promise allows 2^-21 * (mean|g| + |xhat| * mean|g * xhat|)
-// * rstd, so a row is ordinary where |mean_g| and |mean_gx| are large. Where one is small its
-// elements decide. What xhat itself loses never matters: 2^-150 * mean|g * xhat| is under 2^-22 *
-// mean|g|, because an xhat over 2^128 overflows.
+// and those of mean_gx times xhat, that of its sum over x - mean times rstd once more. The promise
+// allows 2^-21 * (mean|g| + |xhat| * mean|g * xhat|) * rstd, so a row is ordinary where |mean_g|
+// and |mean_gx| are large. Where one is small its elements decide. What xhat itself loses never
+// matters: 2^-150 * mean|g * xhat| is under 2^-22 * mean|g|, because an xhat over 2^128 overflows.
+// Where FP32 ends at the other side g * (x - mean) may be infinite, though g * xhat is not.
 //
 // dgamma: xhat may lose 2^-150, times dy. That matters where xhat is subnormal and |dy| over 1, and
 // not where |x| + |mean| is much more than their difference.
@@ -52,25 +53,28 @@ HWY_INLINE bool all_ordinary(const Rows<T>& rows) {
   constexpr float kLeastRstd = 0x1p-149f;
   constexpr float kMost = std::numeric_limits<float>::max();
   if (are_few(rows)) {
-    const auto is_between = [](float least, float number) {
-      return std::abs(number) >= least && std::abs(number) <= kMost;
+    const auto is_between = [](float least, float number, float most) {
+      return std::abs(number) >= least && std::abs(number) <= most;
     };
     bool all = true;
     for (size_t r = 0; r < rows.count; ++r) {
-      all = all && is_between(kLeastMeanG, rows.mean_g[r]) &&
-            is_between(kLeastMeanGx, rows.mean_gx[r]) && is_between(kLeastRstd, rows.rstd[r]);
+      all = all && is_between(kLeastMeanG, rows.mean_g[r], kMost) &&
+            is_between(least_mean_gx(rows.rstd[r]), rows.mean_gx[r], kMost) &&
+            is_between(kLeastRstd, rows.rstd[r], kMostRstd);
     }
     return all;
   }
   const TagRows d;
-  const auto between = [&](float least, const float* numbers) HWY_ATTR {
-    const auto v = hn::Abs(hn::Load(d, numbers));
-    return hn::And(hn::Ge(v, hn::Set(d, least)), hn::Le(v, hn::Set(d, kMost)));
+  const auto between = [&](auto least, auto v, float most) HWY_ATTR {
+    return hn::And(hn::Ge(v, least), hn::Le(v, hn::Set(d, most)));
   };
   for (size_t r = 0; r < rows.count; r += hn::Lanes(d)) {
+    const auto rstd = hn::Abs(hn::Load(d, rows.rstd + r));
+    const auto least_gx = hn::Mul(hn::Max(rstd, hn::Set(d, 1.0f)), hn::Set(d, kLeastMeanGx));
     const auto means =
-        hn::And(between(kLeastMeanG, rows.mean_g + r), between(kLeastMeanGx, rows.mean_gx + r));
-    const auto ordinary = hn::And(means, between(kLeastRstd, rows.rstd + r));
+        hn::And(between(hn::Set(d, kLeastMeanG), hn::Abs(hn::Load(d, rows.mean_g + r)), kMost),
+                between(least_gx, hn::Abs(hn::Load(d, rows.mean_gx + r)), kMost));
+    const auto ordinary = hn::And(means, between(hn::Set(d, kLeastRstd), rstd, kMostRstd));
     if (!hn::AllFalse(d, hn::AndNot(ordinary, hn::FirstN(d, rows.count - r)))) return false;
   }
   return true;
@@ -220,23 +224,28 @@ void exact_means(Rows<T>& rows, Source& source, size_t r, const float* gamma, si
   rows.exact_means[r] = {sum_g / static_cast<double>(cols), sum_gx / static_cast<double>(cols)};
 }
 
-// An infinite xhat meets a g that is 0 only because FP32 has no number so small: the product is
-// infinite then, and no NaN.
+// Whether a mean_gx is no number only because FP32's range ends, where all g are numbers: a
+// distance that is infinite meets a g that is 0 because FP32 has no number so small, and their
+// product is infinite and no NaN; or all x are numbers, and FP32 has none so large as g * (x -
+// mean).
 template <class T, class Source>
-bool any_infinity_lost(const Rows<T>& rows, Source& source, size_t r, const float* gamma,
-                       size_t cols) {
+bool is_beyond_range(const Rows<T>& rows, Source& source, size_t r, const float* gamma,
+                     size_t cols) {
+  bool all_finite = true;
   for (size_t chunk = 0; chunk < cols; chunk += kChainColumns) {
     const size_t columns = std::min(kChainColumns, cols - chunk);
     const T* dy_chunk = source.dy(r, chunk, columns);
     const T* x_chunk = source.x(r, chunk, columns);
     for (size_t c = 0; c < columns; ++c) {
-      if (!std::isinf((to_float(x_chunk[c]) - rows.mean[r]) * rows.rstd[r])) continue;
+      const float x = to_float(x_chunk[c]);
+      all_finite = all_finite && std::isfinite(x);
+      if (!std::isinf(x - rows.mean[r])) continue;
       const float dy = to_float(dy_chunk[c]);
       const float factor = gamma[chunk + strip_place<T>(c)];
       if (dy * factor == 0.0f && dy != 0.0f && factor != 0.0f) return true;
     }
   }
-  return false;
+  return all_finite;
 }
 
 // After the first visit: marks the rows whose dx is to be computed in FP64, and finds their means.
@@ -245,18 +254,19 @@ void mark_exact_rows(Rows<T>& rows, Source& source, const float* gamma, size_t c
   for (size_t r = 0; r < rows.count; ++r) {
     const float g = std::abs(rows.mean_g[r]);
     const float gx = std::abs(rows.mean_gx[r]);
-    if (std::isnan(gx) && std::isfinite(g)) {
-      if (any_infinity_lost(rows, source, r, gamma, cols)) {
+    if (!std::isfinite(g)) continue;
+    if (!std::isfinite(gx)) {
+      if (is_beyond_range(rows, source, r, gamma, cols)) {
         exact_means(rows, source, r, gamma, cols);
       }
       continue;
     }
-    const bool is_small = g < kLeastMeanG || gx < kLeastMeanGx;
-    if (!is_small || !std::isfinite(g) || !std::isfinite(gx)) continue;
+    const float least_gx = least_mean_gx(rows.rstd[r]);
+    if (g >= kLeastMeanG && gx >= least_gx) continue;
     const Largest most = largest_in_row(rows, source, r, gamma, cols);
-    if (most.zero) continue;
-    const bool plain =
-        (g >= kLeastMeanG || most.g >= kLeastG) && (gx >= kLeastMeanGx || most.xhat <= kMostXhat);
+    if (most.zero && std::isfinite(most.xhat)) continue;
+    const bool plain = (g >= kLeastMeanG || most.g >= kLeastG) &&
+                       (gx >= least_gx || most.xhat <= most_xhat(rows.rstd[r]));
     if (!plain) exact_means(rows, source, r, gamma, cols);
   }
 }

@@ -12,9 +12,22 @@ inline constexpr float kLeastMeanG = 0x1p-100f;
 inline constexpr float kLeastG = 0x1p-60f;
 
 // |mean_gx| from which what it loses is nothing beside it; where it is smaller, |xhat| up to which
-// its losses are nothing beside those 2^-121.
+// its losses are nothing beside those 2^-121. Both hold for an |rstd| of up to 1: one over it
+// multiplies what the sum of g * (x - mean) has lost.
 inline constexpr float kLeastMeanGx = 0x1p-100f;
 inline constexpr float kMostXhat = 0x1p20f;
+constexpr float least_mean_gx(float rstd) {
+  const float magnitude = rstd < 0.0f ? -rstd : rstd;
+  return magnitude > 1.0f ? kLeastMeanGx * magnitude : kLeastMeanGx;
+}
+constexpr float most_xhat(float rstd) {
+  const float magnitude = rstd < 0.0f ? -rstd : rstd;
+  return magnitude > 1.0f ? kMostXhat / magnitude : kMostXhat;
+}
+
+// |rstd| up to which an infinite xhat does not meet an infinite g - mean_g: that one takes a |g| of
+// 2^127, hence, unless their product shows in the sums, |x - mean| under 2.
+inline constexpr float kMostRstd = 0x1p126f;
 
 // |mean * rstd| from which a subnormal xhat has lost nothing beside it.
 inline constexpr float kLeastMean = 0x1p-100f;

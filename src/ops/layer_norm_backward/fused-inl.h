@@ -141,7 +141,7 @@ HWY_NOINLINE void turn_columns(const Job& job, const Rows<T>& now, const Rows<T>
                                size_t begin, size_t count, const Distance& far, const Store& store,
                                float* chain, F32x16 (&sums)[kFusedRows][2]) {
   const SecondVisit<T, kFusedRows, true, Fetch::kNothing> second(now, 0, store);
-  RowChains<T> chains[kFusedRows] = {{next.mean[0], next.rstd[0]}, {next.mean[1], next.rstd[1]}};
+  RowChains<T> chains[kFusedRows] = {RowChains<T>(next.mean[0]), RowChains<T>(next.mean[1])};
   const T* const dy[kFusedRows] = {next.dy[0], next.dy[1]};
   const T* const x[kFusedRows] = {next.x[0], next.x[1]};
   const float* const gamma = job.gamma;
@@ -201,7 +201,8 @@ void turn_rounds(const Job& job, Rows<T>& now, const Group& group, Rows<T>& next
   if (cols > kChainColumns) {
     for (size_t r = 0; r < kFusedRows; ++r) {
       next.mean_g[r] = static_cast<float>(join16(totals[r][0]) * job.reciprocal_cols);
-      next.mean_gx[r] = static_cast<float>(join16(totals[r][1]) * job.reciprocal_cols);
+      next.mean_gx[r] =
+          static_cast<float>(mean_gx_of(join16(totals[r][1]), next.rstd[r], job.reciprocal_cols));
     }
   } else {
     RowLanes lanes;

@@ -61,7 +61,7 @@ template <class T>
 HWY_NOINLINE void sum_gathered_row(const Rows<T>& rows, const RowForms& forms, const float* gamma,
                                    size_t begin, size_t count, double (&sums)[2]) {
   Gathered<T> source(rows, forms);
-  sum_row<T>(source, 0, gamma, begin, count, rows.mean[0], rows.rstd[0], Ahead(), sums);
+  sum_row<T>(source, 0, gamma, begin, count, rows.mean[0], Ahead(), sums);
 }
 
 // Rows gathered together in the second visit: write_columns() takes four at a time, and their tiles

@@ -29,15 +29,15 @@ using namespace aclgrad::HWY_NAMESPACE;
 // L1 (8192x4096: 18.1 ms instead of 19.0). Shorter rows lose 5 % by it.
 inline constexpr intptr_t kNear = 2048;
 
-// The sums of g and g * xhat over up to kChainColumns columns of a row, lane by lane: vector i goes
-// to chain i mod 4, and the chains are joined in pairs.
+// The sums of g and g * (x - mean) over up to kChainColumns columns of a row, lane by lane: vector
+// i goes to chain i mod 4, and the chains are joined in pairs. rstd multiplies the mean of the
+// latter once (mean_gx_of()) instead of every element.
 template <class T>
 struct RowChains {
   static constexpr size_t kVectors = kStripVectors<T>;
   static constexpr size_t kStrips = kRowChains / kVectors;  // of a round
 
-  HWY_INLINE RowChains(float row_mean, float row_rstd)
-      : mean(set16(row_mean)), rstd(set16(row_rstd)) {
+  HWY_INLINE explicit RowChains(float row_mean) : mean(set16(row_mean)) {
     for_constants<kRowChains>([&](auto c) ACLGRAD_INLINED { acc[c][0] = acc[c][1] = zero16(); });
   }
 
@@ -46,20 +46,20 @@ struct RowChains {
   HWY_INLINE void add_strip(const Strip<T>& dy, const Strip<T>& x, const float* gamma,
                             size_t columns, Vectors vectors, First first) {
     const Strip<T> numbers = load_numbers<T>(gamma);
-    Strip<T> g, xhat;
-    for_constants<kVectors>([&](auto i) ACLGRAD_INLINED { g.v[i] = xhat.v[i] = zero16(); });
+    Strip<T> g, distance;
+    for_constants<kVectors>([&](auto i) ACLGRAD_INLINED { g.v[i] = distance.v[i] = zero16(); });
     for_constants<vectors>([&](auto i) ACLGRAD_INLINED {
       g.v[i] = mul(dy.v[i], numbers.v[i]);
-      xhat.v[i] = mul(sub(x.v[i], mean), rstd);
+      distance.v[i] = sub(x.v[i], mean);
     });
     if (columns < kStrip<T>) {
       g = keep_first_columns<T>(g, columns);
-      xhat = keep_first_columns<T>(xhat, columns);
+      distance = keep_first_columns<T>(distance, columns);
     }
     for_constants<vectors>([&](auto i) ACLGRAD_INLINED {
       F32x16(&chain)[2] = acc[first + i];
       chain[0] = add(chain[0], g.v[i]);
-      chain[1] = fma(g.v[i], xhat.v[i], chain[1]);
+      chain[1] = fma(g.v[i], distance.v[i], chain[1]);
     });
   }
 
@@ -72,11 +72,11 @@ struct RowChains {
       const StripPart<T> x = load_strip_part(x_row, part);
       for_constants<kVectors>([&](auto i) ACLGRAD_INLINED {
         const VecF32 g = hn::Mul(dy.v[i], load_part(gamma + i * kLanes + part * kPartLanes));
-        // The parts of mean and rstd are alike: one register each.
-        const VecF32 xhat = hn::Mul(hn::Sub(x.v[i], mean.part[0]), rstd.part[0]);
+        // The parts of mean are alike: one register.
+        const VecF32 distance = hn::Sub(x.v[i], mean.part[0]);
         F32x16(&chain)[2] = acc[first + i];
         chain[0].part[part] = hn::Add(chain[0].part[part], g);
-        chain[1].part[part] = fused(g, xhat, chain[1].part[part]);
+        chain[1].part[part] = fused(g, distance, chain[1].part[part]);
       });
     });
   }
@@ -115,15 +115,15 @@ struct RowChains {
     });
   }
 
-  F32x16 mean, rstd;
+  F32x16 mean;
   F32x16 acc[kRowChains][2];
 };
 
 // The sums of a row of up to kChainColumns columns, or of so many of a longer one (kLong).
 template <bool kLong, class T>
 HWY_INLINE void sum_chains(const T* dy, const T* x, const float* gamma, size_t count, float mean,
-                           float rstd, Ahead ahead, bool open, F32x16 (&sums)[2]) {
-  RowChains<T> chains(mean, rstd);
+                           Ahead ahead, bool open, F32x16 (&sums)[2]) {
+  RowChains<T> chains(mean);
   size_t at = 0;
   for (; at + kRound <= count; at += kRound) {
     chains.add_round(dy + at, x + at, gamma + at,
@@ -145,8 +145,7 @@ HWY_INLINE void sum_chains(const T* dy, const T* x, const float* gamma, size_t c
 // spills fewer of them.
 template <class T, size_t S, size_t V, bool kWhole>
 HWY_INLINE void sum_short(const T* dy, const T* x, const Strip<T> (&gamma)[S], size_t last,
-                          float mean, float rstd, const Ahead& ahead, bool open,
-                          F32x16 (&sums)[2]) {
+                          float mean, const Ahead& ahead, bool open, F32x16 (&sums)[2]) {
   constexpr size_t kVectors = kStripVectors<T>;
   constexpr size_t kLastAt = (S - 1) * kStrip<T>;
   constexpr size_t kTerms = (S - 1) * kVectors + V;
@@ -157,29 +156,29 @@ HWY_INLINE void sum_short(const T* dy, const T* x, const Strip<T> (&gamma)[S], s
     });
   }
   const F32x16 mean16 = set16(mean);
-  const F32x16 rstd16 = set16(rstd);
-  Strip<T> last_g, last_xhat;
+  Strip<T> last_g, last_distance;
   if constexpr (!kWhole) {
     last_g = load_last_strip(dy + kLastAt, last, open);
-    last_xhat = load_last_strip(x + kLastAt, last, open);
+    last_distance = load_last_strip(x + kLastAt, last, open);
     for_constants<kVectors>([&](auto i) ACLGRAD_INLINED {
       last_g.v[i] = mul(last_g.v[i], gamma[S - 1].v[i]);
-      last_xhat.v[i] = mul(sub(last_xhat.v[i], mean16), rstd16);
+      last_distance.v[i] = sub(last_distance.v[i], mean16);
     });
     last_g = keep_first_columns<T>(last_g, last);
-    last_xhat = keep_first_columns<T>(last_xhat, last);
+    last_distance = keep_first_columns<T>(last_distance, last);
   }
   for_parts([&](auto part) ACLGRAD_INLINED {
     constexpr size_t kChains = kInChains ? std::min(kRowChains, kTerms) : 1;
     VecF32 chains[kChains][2];
-    const auto add_term = [&](auto index, VecF32 g, VecF32 xhat) ACLGRAD_INLINED {
+    const auto add_term = [&](auto index, VecF32 g, VecF32 distance) ACLGRAD_INLINED {
       VecF32(&chain)[2] = chains[index % kChains];
       if constexpr (index < kChains) {
         chain[0] = g;
-        chain[1] = hn::Mul(g, xhat);
+        chain[1] = hn::Mul(g, distance);
       } else {
         chain[0] = hn::Add(chain[0], g);
-        chain[1] = kInChains ? fused(g, xhat, chain[1]) : hn::Add(chain[1], hn::Mul(g, xhat));
+        chain[1] =
+            kInChains ? fused(g, distance, chain[1]) : hn::Add(chain[1], hn::Mul(g, distance));
       }
     };
     for_constants<kWhole ? S : S - 1>([&](auto s) ACLGRAD_INLINED {
@@ -188,13 +187,13 @@ HWY_INLINE void sum_short(const T* dy, const T* x, const Strip<T> (&gamma)[S], s
       for_constants<kVectors>([&](auto i) ACLGRAD_INLINED {
         add_term(std::integral_constant<size_t, s * kVectors + i>(),
                  hn::Mul(dy_part.v[i], gamma[s].v[i].part[part]),
-                 hn::Mul(hn::Sub(x_part.v[i], mean16.part[0]), rstd16.part[0]));
+                 hn::Sub(x_part.v[i], mean16.part[0]));
       });
     });
     if constexpr (!kWhole) {
       for_constants<V>([&](auto i) ACLGRAD_INLINED {
         add_term(std::integral_constant<size_t, (S - 1) * kVectors + i>(), last_g.v[i].part[part],
-                 last_xhat.v[i].part[part]);
+                 last_distance.v[i].part[part]);
       });
     }
     for_constants<2>([&](auto k) ACLGRAD_INLINED {
@@ -223,13 +222,13 @@ struct InPlace {
 // The same over columns [begin, begin + count) of row r, any number of them, the lanes joined.
 template <class T, class Source>
 void sum_row(Source& source, size_t r, const float* gamma, size_t begin, size_t count, float mean,
-             float rstd, const Ahead& ahead, double (&sums)[2]) {
+             const Ahead& ahead, double (&sums)[2]) {
   alignas(64) double totals[2][kLanes] = {};
   for (size_t at = begin; at < begin + count; at += kChainColumns) {
     const size_t columns = std::min(kChainColumns, begin + count - at);
     F32x16 part[2];
     sum_chains<true>(source.dy(r, at, columns), source.x(r, at, columns), gamma + at, columns, mean,
-                     rstd, ahead, false, part);
+                     ahead, false, part);
     add_to(totals[0], part[0]);
     add_to(totals[1], part[1]);
   }
@@ -251,7 +250,10 @@ struct RowLanes {
     for (size_t row = count; row < kMost; ++row) put(row, {zero16(), zero16()});
     alignas(64) double totals[kLanes];
     set_to(totals, lane_sums(lanes));
-    for (size_t i = 0; i < kLanes; ++i) totals[i] *= reciprocal_cols;
+    for (size_t i = 0; i < kMost; ++i) {
+      totals[i] *= reciprocal_cols;
+      totals[kMost + i] = mean_gx_of(totals[kMost + i], rows.rstd[first + i], reciprocal_cols);
+    }
     alignas(64) float means[kLanes];
     store_raw(round16(totals), means);
     std::copy_n(means, kMost, rows.mean_g + first);
@@ -287,9 +289,9 @@ HWY_INLINE void sum_rows(Rows<T>& rows, Source& source, const float* gamma, size
   if (cols > kChainColumns) {
     for (size_t r = 0; r < rows.count; ++r) {
       double sums[2];
-      sum_row<T>(source, r, gamma, 0, cols, rows.mean[r], rows.rstd[r], rows.ahead, sums);
+      sum_row<T>(source, r, gamma, 0, cols, rows.mean[r], rows.ahead, sums);
       rows.mean_g[r] = static_cast<float>(sums[0] * reciprocal_cols);
-      rows.mean_gx[r] = static_cast<float>(sums[1] * reciprocal_cols);
+      rows.mean_gx[r] = static_cast<float>(mean_gx_of(sums[1], rows.rstd[r], reciprocal_cols));
       between(r);
     }
     return;
@@ -300,7 +302,7 @@ HWY_INLINE void sum_rows(Rows<T>& rows, Source& source, const float* gamma, size
     join_rows(
         rows, reciprocal_cols,
         [&](size_t r, F32x16(&sums)[2]) ACLGRAD_INLINED {
-          sum_one(source.dy(r, 0, cols), source.x(r, 0, cols), rows.mean[r], rows.rstd[r], sums);
+          sum_one(source.dy(r, 0, cols), source.x(r, 0, cols), rows.mean[r], sums);
         },
         between);
   };
@@ -310,9 +312,8 @@ HWY_INLINE void sum_rows(Rows<T>& rows, Source& source, const float* gamma, size
     for (size_t s = 0; s < kStrips; ++s) numbers[s] = load_numbers<T>(gamma + s * kStrip<T>);
     const size_t last = cols - (kStrips - 1) * kStrip<T>;
     const auto sum_with = [&](auto vectors, auto whole) ACLGRAD_INLINED {
-      sum_all([&](const T* dy, const T* x, float mean, float rstd,
-                  F32x16(&sums)[2]) ACLGRAD_INLINED {
-        sum_short<T, kStrips, vectors, whole>(dy, x, numbers, last, mean, rstd, ahead, open, sums);
+      sum_all([&](const T* dy, const T* x, float mean, F32x16(&sums)[2]) ACLGRAD_INLINED {
+        sum_short<T, kStrips, vectors, whole>(dy, x, numbers, last, mean, ahead, open, sums);
       });
     };
     if (last == kStrip<T>) {
@@ -328,9 +329,8 @@ HWY_INLINE void sum_rows(Rows<T>& rows, Source& source, const float* gamma, size
   if constexpr (kStripVectors<T> == 1) {
     if (cols <= 4 * kStrip<T>) return sum_strips(std::integral_constant<size_t, 4>());
   }
-  sum_all([&](const T* dy, const T* x, float mean, float rstd, F32x16(&sums)[2]) ACLGRAD_INLINED {
-    sum_chains<false>(dy, x, gamma, cols, mean, rstd, ahead, open, sums);
-  });
+  sum_all([&](const T* dy, const T* x, float mean, F32x16(&sums)[2])
+              ACLGRAD_INLINED { sum_chains<false>(dy, x, gamma, cols, mean, ahead, open, sums); });
 }
 
 }  // namespace

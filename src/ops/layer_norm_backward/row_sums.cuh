@@ -1,16 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// The sums of a row's g and g * xhat on a GPU, in the order of the CPU's (row_sums-inl.h): a
+// The sums of a row's g and g * (x - mean) on a GPU, in the order of the CPU's (row_sums-inl.h): a
 // column's chain depends on its place among 64, so that a thread which takes the same four of every
 // 64 columns adds four chains, in order. A team of sixteen threads takes up to 1024 columns.
 #ifndef ACLGRAD_OPS_LAYER_NORM_BACKWARD_ROW_SUMS_CUH_
 #define ACLGRAD_OPS_LAYER_NORM_BACKWARD_ROW_SUMS_CUH_
 
+#include <limits>
 #include <type_traits>
 
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/vec.cuh"
 #include "ops/layer_norm_backward/exact.h"
 #include "ops/layer_norm_backward/plan.h"
+#include "ops/layer_norm_backward/tree.h"
 
 namespace aclgrad::layer_norm_backward {
 
@@ -38,7 +40,7 @@ __host__ __device__ bool is_short(int64_t cols) {
   return cols <= 2 * kStripCols<T>;
 }
 
-// The chains of one thread: of g and of g * xhat, a column each.
+// The chains of one thread: of g and of g * (x - mean), a column each.
 struct Chains {
   float sum[2][kOwnCols];
 };
@@ -46,8 +48,7 @@ struct Chains {
 // Adds the thread's columns of `count`. load(col, dy, x, gamma) gives those from `col` on; no
 // column from `count` on counts for anything. kUnroll: accesses to have under way.
 template <class T, int kUnroll, class Load>
-__device__ void add_columns(int count, bool short_row, float mean, float rstd, Load&& load,
-                            Chains& chains) {
+__device__ void add_columns(int count, bool short_row, float mean, Load&& load, Chains& chains) {
   // -0 added to a number changes nothing, not even -0: the first term of a chain stands alone.
   const float start = short_row ? -0.0f : 0.0f;
 #pragma unroll
@@ -59,9 +60,9 @@ __device__ void add_columns(int count, bool short_row, float mean, float rstd, L
 #pragma unroll
     for (int i = 0; i < kOwnCols; ++i) {
       const float g = i < own ? dy[i] * gamma[i] : 0.0f;
-      const float xhat = i < own ? (x[i] - mean) * rstd : 0.0f;
+      const float distance = i < own ? x[i] - mean : 0.0f;
       chains.sum[0][i] += g;
-      chains.sum[1][i] = fmaf(g, xhat, chains.sum[1][i]);
+      chains.sum[1][i] = fmaf(g, distance, chains.sum[1][i]);
     }
   };
   int col = member * kOwnCols;
@@ -70,12 +71,13 @@ __device__ void add_columns(int count, bool short_row, float mean, float rstd, L
   if (col < round_up(count, kFilledCols<T>)) add(col, count - col);
 }
 
-// Two of the sixteen lanes' sums, of g or of g * xhat.
+// Two of the sixteen lanes' sums, of g or of g * (x - mean).
 struct LaneSums {
   float lane[2];
 };
 
-// Where a thread's LaneSums belong among the kChunkSums of a chunk: lanes of g, then of g * xhat.
+// Where a thread's LaneSums belong among the kChunkSums of a chunk: lanes of g, then
+// of g * (x - mean).
 template <class T>
 __device__ int lane_place() {
   const int member = cuda::lane_index() % kTeam;
@@ -174,10 +176,13 @@ __device__ LaneSums join_vectors(const Chains& chains, int64_t cols) {
   return join_vectors<T>(chains);
 }
 
-// Means of g and g * xhat over a row, before they are rounded.
+// Of a row: sums of g and g * (x - mean), or means of g and g * xhat before they are rounded.
 struct Sums {
   double g, gx;
 };
+__device__ inline Sums means_of(const Sums& sums, float rstd, double reciprocal_cols) {
+  return {sums.g * reciprocal_cols, mean_gx_of(sums.gx, rstd, reciprocal_cols)};
+}
 
 // Of a row of one chunk: sixteen lanes in FP32. Every thread of the team has them.
 template <class T>
@@ -215,29 +220,30 @@ __device__ inline Sums join_chunks(const float* lane_sums, int64_t chunks, int64
 }
 
 constexpr float kMostFinite = 0x1.fffffep127f;
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
 // Whether a closer look at the row's elements decides if its dx takes FP64.
-__device__ inline bool is_suspect(float mean_g, float mean_gx) {
+__device__ inline bool is_suspect(float mean_g, float mean_gx, float rstd) {
   const float g = fabsf(mean_g);
   const float gx = fabsf(mean_gx);
-  if (gx != gx) return g <= kMostFinite;
-  return (g < kLeastMeanG || gx < kLeastMeanGx) && g <= kMostFinite && gx <= kMostFinite;
+  const bool usual = g >= kLeastMeanG && gx >= least_mean_gx(rstd) && gx <= kMostFinite;
+  return !usual && g <= kMostFinite;
 }
 
-// The largest magnitudes in a row; `factor`: of the smaller one of dy and gamma, infinite where an
-// infinite xhat meets a g that is 0 only because FP32 has no number so small: their product is
-// infinite then, and no NaN.
+// The largest magnitudes in a row; `factor`: of the smaller one of dy and gamma. Of a row whose
+// mean_gx is no number they tell why (is_beyond_range() in exact-inl.h): `factor` is infinite where
+// an infinite distance meets a g that is lost, `g` where an x is no number.
 struct Largest {
   float g = 0.0f, xhat = 0.0f, factor = 0.0f;
 
   __device__ void look(float dy, float x, float gamma, float mean, float rstd) {
     const float here_g = fabsf(dy * gamma);
-    const float here_xhat = fabsf((x - mean) * rstd);
+    const float distance = fabsf(x - mean);
     const float least = fminf(fabsf(dy), fabsf(gamma));
-    const bool lost = here_g == 0.0f && here_xhat > kMostFinite && least > 0.0f;
-    g = fmaxf(g, here_g);
-    xhat = fmaxf(xhat, here_xhat);
-    factor = fmaxf(factor, lost ? here_xhat : least);
+    const bool lost = here_g == 0.0f && distance > kMostFinite && least > 0.0f;
+    g = fmaxf(g, fabsf(x) <= kMostFinite ? here_g : kInfinity);
+    xhat = fmaxf(xhat, distance * fabsf(rstd));
+    factor = fmaxf(factor, lost ? kInfinity : least);
   }
   // Of `lanes` threads.
   __device__ void join(int lanes) {
@@ -248,11 +254,12 @@ struct Largest {
     }
   }
   // dx of such a row takes FP64.
-  __device__ bool decides(float mean_g, float mean_gx) const {
-    if (mean_gx != mean_gx) return factor > kMostFinite;
-    if (factor == 0.0f) return false;
+  __device__ bool decides(float mean_g, float mean_gx, float rstd) const {
+    const float gx = fabsf(mean_gx);
+    if (!(gx <= kMostFinite)) return factor > kMostFinite || g <= kMostFinite;
+    if (factor == 0.0f && xhat <= kMostFinite) return false;
     const bool plain = (fabsf(mean_g) >= kLeastMeanG || g >= kLeastG) &&
-                       (fabsf(mean_gx) >= kLeastMeanGx || xhat <= kMostXhat);
+                       (gx >= least_mean_gx(rstd) || xhat <= most_xhat(rstd));
     return !plain;
   }
 };

@@ -218,13 +218,12 @@ class StagedBlock {
       const int count = present ? (left < kChunk ? left : static_cast<int>(kChunk)) : 0;
       const float* const statistics = statistics_of(stage, present ? place : 0);
       const float mean = statistics[0];
-      const float rstd = statistics[1];
       const T* const dy_row = slot_at(stage, present ? place : 0) + begin;
       const T* const x_row = dy_row + cols_;
       const float* const gamma_row = gamma() + begin;
       Chains chains;
       add_columns<T, kUnroll>(
-          count, is_short<T>(cols_), mean, rstd,
+          count, is_short<T>(cols_), mean,
           [&](int col, float(&dy)[kOwnCols], float(&x)[kOwnCols], float(&gamma)[kOwnCols]) {
             if (col >= count) return;
             const auto dys = cuda::load_several<kOwnCols>(dy_row + col);
@@ -253,9 +252,11 @@ class StagedBlock {
 
   __device__ void put_means(const Stage& stage, int place, const Sums& sums) const {
     StagedRow& row = row_of(place);
-    row.mean_g = static_cast<float>(sums.g * task_.reciprocal_cols);
-    row.mean_gx = static_cast<float>(sums.gx * task_.reciprocal_cols);
-    if (is_suspect(row.mean_g, row.mean_gx)) suspects()[stage.parity()] = 1;
+    const float rstd = statistics_of(stage, place)[1];
+    const Sums means = means_of(sums, rstd, task_.reciprocal_cols);
+    row.mean_g = static_cast<float>(means.g);
+    row.mean_gx = static_cast<float>(means.gx);
+    if (is_suspect(row.mean_g, row.mean_gx, rstd)) suspects()[stage.parity()] = 1;
   }
 
   __device__ void join_rows(const Stage& stage) const {
@@ -272,9 +273,9 @@ class StagedBlock {
   __device__ void look_closer(const Stage& stage) const {
     for (int place = 0; place < plan_.rows(); ++place) {
       StagedRow& row = row_of(place);
-      if (row_at(stage, place) < 0 || !is_suspect(row.mean_g, row.mean_gx)) continue;
       const float mean = statistics_of(stage, place)[0];
       const float rstd = statistics_of(stage, place)[1];
+      if (row_at(stage, place) < 0 || !is_suspect(row.mean_g, row.mean_gx, rstd)) continue;
       const T* const dy_row = slot_at(stage, place);
       const T* const x_row = dy_row + cols_;
       Largest largest;
@@ -294,7 +295,7 @@ class StagedBlock {
         largest.xhat = fmaxf(largest.xhat, maxima()[3 * warp + 1]);
         largest.factor = fmaxf(largest.factor, maxima()[3 * warp + 2]);
       }
-      if (cuda::thread_index() == 0 && largest.decides(row.mean_g, row.mean_gx)) {
+      if (cuda::thread_index() == 0 && largest.decides(row.mean_g, row.mean_gx, rstd)) {
         const Sums exact =
             exact_means(cols_, mean, rstd, [&](int64_t col, float& dy, float& x, float& factor) {
               dy = cuda::widen(dy_row[col]);

@@ -585,6 +585,33 @@ TEST(LayerNormBackward, SubnormalFactorsBesideLargeOnes) {
   }
 }
 
+// g * (x - mean), whose sum rstd multiplies, is out of FP32's range at either end, but not g *
+// xhat; in the last ones an infinite xhat meets a dy of 0, which is no number in dgamma.
+TEST(LayerNormBackward, DistancesOfAnySizeBesideTheRstdThatUndoesThem) {
+  struct Sizes {
+    double dy, x, rstd;
+  };
+  for (const Sizes& sizes : {Sizes{1e12, 1e30, 1e-30}, Sizes{1e-25, 1e-20, 1e20},
+                             Sizes{1e-30, 1e-35, 1e35}, Sizes{0.0, 1e30, 1e30}}) {
+    for (const aclDataType dtype : {ACL_FLOAT, ACL_BF16}) {
+      for (const Dims& dims : {Dims{19, 21}, Dims{20, 1300}, Dims{3, 9000}}) {
+        SCOPED_TRACE(std::to_string(dims[1]) + " columns, x " + std::to_string(sizes.x));
+        Options options = all_of(dtype);
+        options.want[1] = sizes.dy != 0.0;
+        Problem problem(dims, options);
+        problem.dy.fill_normal(3, 0.0, sizes.dy);
+        problem.x.fill_normal(4, 0.0, sizes.x);
+        problem.mean.fill_constant(0.0);
+        problem.rstd.fill_constant(sizes.rstd);
+        ASSERT_TRUE(problem.run_it().ok());
+        problem.expect_right(problem.exact());
+        expect_same_bits_everywhere([&] { return problem.run_it(); },
+                                    {&problem.dx, &problem.dgamma, &problem.dbeta});
+      }
+    }
+  }
+}
+
 // Outputs that do not fit the cache bypass it: rows of whole lines, and rows that are gathered
 // first.
 TEST(LayerNormBackward, StreamedOutputsAreRight) {

@@ -27,6 +27,11 @@ inline constexpr int64_t kWideRows = 32;
 // rows saves nothing.
 inline constexpr int64_t kWideCols = 65536;
 
+// mean(g * xhat) of a row from its sum of g * (x - mean).
+constexpr double mean_gx_of(double sum, float rstd, double reciprocal_cols) {
+  return sum * static_cast<double>(rstd) * reciprocal_cols;
+}
+
 // Elements that one thread does in about 20 us: not worth cutting.
 inline constexpr int64_t kSmall = 32768;
 

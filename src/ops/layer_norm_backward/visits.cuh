@@ -30,7 +30,7 @@ template <class T>
 __device__ LaneSums sum_chunk(const Task& task, const RowAt<T>& row, int64_t begin, int count) {
   Chains chains;
   add_columns<T, 2>(
-      count, is_short<T>(task.cols), row.mean, row.rstd,
+      count, is_short<T>(task.cols), row.mean,
       [&](int col, float(&dy)[kOwnCols], float(&x)[kOwnCols], float(&gamma)[kOwnCols]) {
 #pragma unroll
         for (int i = 0; i < kOwnCols; ++i) {
@@ -49,9 +49,9 @@ __device__ LaneSums sum_chunk(const Task& task, const RowAt<T>& row, int64_t beg
 template <class T>
 __device__ void leave_row(const Task& task, int64_t number, bool present, const RowAt<T>& row,
                           const Sums& sums, int lanes) {
-  RowNumbers out{static_cast<float>(sums.g * task.reciprocal_cols),
-                 static_cast<float>(sums.gx * task.reciprocal_cols), 0, 0.0, 0.0};
-  const bool suspect = present && is_suspect(out.mean_g, out.mean_gx);
+  const Sums means = means_of(sums, row.rstd, task.reciprocal_cols);
+  RowNumbers out{static_cast<float>(means.g), static_cast<float>(means.gx), 0, 0.0, 0.0};
+  const bool suspect = present && is_suspect(out.mean_g, out.mean_gx, row.rstd);
   const int lane = cuda::lane_index() % lanes;
   if (__any_sync(kAllLanes, suspect ? 1 : 0) != 0) {
     Largest largest;
@@ -60,7 +60,7 @@ __device__ void leave_row(const Task& task, int64_t number, bool present, const 
                    row.rstd);
     }
     largest.join(lanes);
-    if (suspect && lane == 0 && largest.decides(out.mean_g, out.mean_gx)) {
+    if (suspect && lane == 0 && largest.decides(out.mean_g, out.mean_gx, row.rstd)) {
       const Sums exact = exact_means(task.cols, row.mean, row.rstd,
                                      [&](int64_t col, float& dy, float& x, float& gamma) {
                                        dy = cuda::widen(row.dy[col]);

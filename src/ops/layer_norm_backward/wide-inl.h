@@ -40,7 +40,7 @@ void panel_sums(const Job& job, int64_t row, int64_t panel) {
     sum_gathered_row(rows, job.forms, job.gamma, begin, count, sums);
   } else {
     InPlace<T> source{rows};
-    sum_row<T>(source, 0, job.gamma, begin, count, rows.mean[0], rows.rstd[0], kPanelAhead, sums);
+    sum_row<T>(source, 0, job.gamma, begin, count, rows.mean[0], kPanelAhead, sums);
   }
   std::copy_n(sums, 2, job.row_totals(row, panel));
 }
@@ -55,7 +55,8 @@ void row_means(const Job& job, int64_t row) {
     sums[0] += job.row_totals(row, p)[0];
     sums[1] += job.row_totals(row, p)[1];
   }
-  const Means means = {sums[0] * job.reciprocal_cols, sums[1] * job.reciprocal_cols};
+  const Means means = {sums[0] * job.reciprocal_cols,
+                       mean_gx_of(sums[1], rows.rstd[0], job.reciprocal_cols)};
   rows.mean_g[0] = static_cast<float>(means.g);
   rows.mean_gx[0] = static_cast<float>(means.gx);
   if (!all_ordinary(rows)) {

@@ -202,7 +202,6 @@ HWY_INLINE void sum_short(const T* dy, const T* x, const Strip<T> (&gamma)[S], s
         sum = hn::Add(sum, chains[1][k]);
         sum = hn::Add(sum,
                       kChains > 3 ? hn::Add(chains[2][k], chains[kChains - 1][k]) : chains[2][k]);
-        sum = hn::Add(sum, hn::Zero(TagF32()));  // nothing but -0 becomes +0, as in other rows
       }
       sums[k].part[part] = sum;
     });
@@ -236,6 +235,20 @@ void sum_row(Source& source, size_t r, const float* gamma, size_t begin, size_t 
   sums[1] = join16(totals[1]);
 }
 
+// Eight lanes to each place.
+HWY_INLINE void store_halves(const F32x16& v, float* lower, float* upper) {
+#if HWY_TARGET <= HWY_AVX3
+  const hn::Half<TagF32> half;
+  hn::StoreU(hn::LowerHalf(half, v.part[0]), half, lower);
+  hn::StoreU(hn::UpperHalf(half, v.part[0]), half, upper);
+#else
+  for (size_t i = 0; i < kParts / 2; ++i) {
+    hn::StoreU(v.part[i], TagF32(), lower + i * kPartLanes);
+    hn::StoreU(v.part[kParts / 2 + i], TagF32(), upper + i * kPartLanes);
+  }
+#endif
+}
+
 // The sums of up to eight rows lane by lane, whose lanes are joined at once.
 struct RowLanes {
   static constexpr size_t kMost = kLanes / 2;
@@ -251,13 +264,12 @@ struct RowLanes {
     alignas(64) double totals[kLanes];
     set_to(totals, lane_sums(lanes));
     for (size_t i = 0; i < kMost; ++i) {
-      totals[i] *= reciprocal_cols;
-      totals[kMost + i] = mean_gx_of(totals[kMost + i], rows.rstd[first + i], reciprocal_cols);
+      // 0 makes +0 of a sum of nothing but -0, which chains that begin with a term may be.
+      totals[i] = (totals[i] + 0.0) * reciprocal_cols;
+      totals[kMost + i] =
+          mean_gx_of(totals[kMost + i] + 0.0, rows.rstd[first + i], reciprocal_cols);
     }
-    alignas(64) float means[kLanes];
-    store_raw(round16(totals), means);
-    std::copy_n(means, kMost, rows.mean_g + first);
-    std::copy_n(means + kMost, kMost, rows.mean_gx + first);
+    store_halves(round16(totals), rows.mean_g + first, rows.mean_gx + first);
   }
 
   alignas(64) float lanes[kLanes * kLanes];

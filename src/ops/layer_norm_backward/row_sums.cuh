@@ -30,16 +30,6 @@ inline constexpr int kStripCols = static_cast<int>(kStrip<T>);
 template <class T>
 inline constexpr bool kInterleaved = std::is_same_v<T, bfloat16_t>;
 
-// What a row is filled up to with zeros: those of a whole vector more would make +0 of a sum of
-// negative zeros.
-template <class T>
-inline constexpr int kFilledCols = static_cast<int>(kInterleaved<T> ? kStrip<T> : kLanes);
-
-template <class T>
-__host__ __device__ bool is_short(int64_t cols) {
-  return cols <= 2 * kStripCols<T>;
-}
-
 // The chains of one thread: of g and of g * (x - mean), a column each.
 struct Chains {
   float sum[2][kOwnCols];
@@ -47,16 +37,14 @@ struct Chains {
 
 // Adds the thread's columns of `count`. load(col, dy, x, gamma) gives those from `col` on; no
 // column from `count` on counts for anything. kUnroll: accesses to have under way.
-template <class T, int kUnroll, class Load>
-__device__ void add_columns(int count, bool short_row, float mean, Load&& load, Chains& chains) {
-  // -0 added to a number changes nothing, not even -0: the first term of a chain stands alone.
-  const float start = short_row ? -0.0f : 0.0f;
+template <int kUnroll, class Load>
+__device__ void add_columns(int count, float mean, Load&& load, Chains& chains) {
 #pragma unroll
-  for (int i = 0; i < kOwnCols; ++i) chains.sum[0][i] = chains.sum[1][i] = start;
+  for (int i = 0; i < kOwnCols; ++i) chains.sum[0][i] = chains.sum[1][i] = 0.0f;
   const int member = cuda::lane_index() % kTeam;
   const auto add = [&](int col, int own) {
     float dy[kOwnCols], x[kOwnCols], gamma[kOwnCols];
-    if (own > 0) load(col, dy, x, gamma);
+    load(col, dy, x, gamma);
 #pragma unroll
     for (int i = 0; i < kOwnCols; ++i) {
       const float g = i < own ? dy[i] * gamma[i] : 0.0f;
@@ -68,7 +56,7 @@ __device__ void add_columns(int count, bool short_row, float mean, Load&& load, 
   int col = member * kOwnCols;
 #pragma unroll kUnroll
   for (; col + kOwnCols <= count; col += kRoundCols) add(col, kOwnCols);
-  if (col < round_up(count, kFilledCols<T>)) add(col, count - col);
+  if (col < count) add(col, count - col);
 }
 
 // Two of the sixteen lanes' sums, of g or of g * (x - mean).

@@ -222,8 +222,8 @@ class StagedBlock {
       const T* const x_row = dy_row + cols_;
       const float* const gamma_row = gamma() + begin;
       Chains chains;
-      add_columns<T, kUnroll>(
-          count, is_short<T>(cols_), mean,
+      add_columns<kUnroll>(
+          count, mean,
           [&](int col, float(&dy)[kOwnCols], float(&x)[kOwnCols], float(&gamma)[kOwnCols]) {
             if (col >= count) return;
             const auto dys = cuda::load_several<kOwnCols>(dy_row + col);

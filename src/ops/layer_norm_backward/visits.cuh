@@ -29,8 +29,8 @@ struct RowAt {
 template <class T>
 __device__ LaneSums sum_chunk(const Task& task, const RowAt<T>& row, int64_t begin, int count) {
   Chains chains;
-  add_columns<T, 2>(
-      count, is_short<T>(task.cols), row.mean,
+  add_columns<2>(
+      count, row.mean,
       [&](int col, float(&dy)[kOwnCols], float(&x)[kOwnCols], float(&gamma)[kOwnCols]) {
 #pragma unroll
         for (int i = 0; i < kOwnCols; ++i) {

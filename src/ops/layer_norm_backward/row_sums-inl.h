@@ -263,11 +263,17 @@ struct RowLanes {
     for (size_t row = count; row < kMost; ++row) put(row, {zero16(), zero16()});
     alignas(64) double totals[kLanes];
     set_to(totals, lane_sums(lanes));
-    for (size_t i = 0; i < kMost; ++i) {
+    // In vectors by hand: of loops g++ makes scalar instructions in some rows' kernels.
+    const TagF64 d;
+    const hn::Rebind<float, TagF64> narrow;
+    const VecF64 reciprocal = hn::Set(d, reciprocal_cols);
+    for (size_t i = 0; i < kMost; i += kWideLanes) {
       // 0 makes +0 of a sum of nothing but -0, which chains that begin with a term may be.
-      totals[i] = (totals[i] + 0.0) * reciprocal_cols;
-      totals[kMost + i] =
-          mean_gx_of(totals[kMost + i] + 0.0, rows.rstd[first + i], reciprocal_cols);
+      const VecF64 g = hn::Add(hn::Load(d, totals + i), hn::Zero(d));
+      const VecF64 gx = hn::Add(hn::Load(d, totals + kMost + i), hn::Zero(d));
+      const VecF64 rstd = hn::PromoteTo(d, hn::LoadU(narrow, rows.rstd + first + i));
+      hn::Store(hn::Mul(g, reciprocal), d, totals + i);
+      hn::Store(hn::Mul(hn::Mul(gx, rstd), reciprocal), d, totals + kMost + i);  // mean_gx_of()
     }
     store_halves(round16(totals), rows.mean_g + first, rows.mean_gx + first);
   }

@@ -77,7 +77,7 @@ struct Rows {
   alignas(64) float rstd[kRows] = {};
   alignas(64) float mean_g[kRows] = {};
   alignas(64) float mean_gx[kRows] = {};
-  bool ordinary = false;  // all_ordinary() (exact-inl.h)
+  bool ordinary = false;  // all_ordinary() (ordinary-inl.h)
   uint32_t exact = 0;     // bit r: the dx of row r takes FP64 (exact-inl.h), from these means
   Means exact_means[kRows];
   Ahead ahead;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// From where on FP32's subnormal numbers cannot matter (exact-inl.h has the reasons): what CPU and
-// GPU compare the numbers of a row with.
+// From where on, and up to where, the ends of FP32's range cannot matter (exact-inl.h has the
+// reasons): what CPU and GPU compare the numbers of a row with.
 #ifndef ACLGRAD_OPS_LAYER_NORM_BACKWARD_EXACT_H_
 #define ACLGRAD_OPS_LAYER_NORM_BACKWARD_EXACT_H_
 
@@ -12,10 +12,10 @@ inline constexpr float kLeastMeanG = 0x1p-100f;
 inline constexpr float kLeastG = 0x1p-60f;
 
 // |mean_gx| from which what it loses is nothing beside it; where it is smaller, |xhat| up to which
-// its losses are nothing beside those 2^-121. Both hold for an |rstd| of up to 1: one over it
-// multiplies what the sum of g * (x - mean) has lost.
+// its losses, 2^-150 times an xhat or two of them, are nothing beside those 2^-121. Both hold for
+// an |rstd| of up to 1: one over it multiplies what the sum of g * (x - mean) has lost.
 inline constexpr float kLeastMeanGx = 0x1p-100f;
-inline constexpr float kMostXhat = 0x1p20f;
+inline constexpr float kMostXhat = 0x1p14f;
 constexpr float least_mean_gx(float rstd) {
   const float magnitude = rstd < 0.0f ? -rstd : rstd;
   return magnitude > 1.0f ? kLeastMeanGx * magnitude : kLeastMeanGx;

@@ -18,7 +18,6 @@
 #include "kernels/cpu/constants-inl.h"
 #include "ops/layer_norm_backward/block-inl.h"
 #include "ops/layer_norm_backward/columns-inl.h"
-#include "ops/layer_norm_backward/exact-inl.h"
 #include "ops/layer_norm_backward/first_visit-inl.h"
 #include "ops/layer_norm_backward/job.h"
 #include "ops/layer_norm_backward/row_sums-inl.h"
@@ -31,7 +30,7 @@ namespace {
 
 using namespace aclgrad::HWY_NAMESPACE;
 
-// Rows of each group that take turns: their chains and what belongs to a row take 28 of 32
+// Rows of each group that take turns: their chains and what belongs to a row take 26 of 32
 // registers. (Four short rows: f32 200704x192 1.05 to 1.1 times the time of two.) Where a vector
 // takes two of sixteen the chains come and go, and turns pay all the same (AVX2 on Granite Rapids,
 // one of two cores shared, times as fast: f32 200704x192 1.3, 8192x4096 and 400000x64 1.14, f16

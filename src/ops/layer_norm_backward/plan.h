@@ -88,9 +88,9 @@ struct SharedLayout {
     bytes = maxima + kMaxima * kFloat;
   }
 
-  // Three of each warp, and two marks that a row needs a closer look.
+  // Four of each warp, and two marks that a row needs a closer look.
   static constexpr int kMostWarps = 16;
-  static constexpr int kMaxima = 3 * kMostWarps + 2;
+  static constexpr int kMaxima = 4 * kMostWarps + 2;
 };
 
 // Of blocks that share an SM with another one, or have it alone.

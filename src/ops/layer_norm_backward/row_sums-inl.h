@@ -257,7 +257,7 @@ struct RowLanes {
     store_raw(sums[0], lanes + row * kLanes);
     store_raw(sums[1], lanes + (kMost + row) * kLanes);
   }
-  // mean_g and mean_gx of rows [first, first + count); those behind them become 0.
+  // mean_g and mean_gx of rows [first, first + count); nobody reads those behind them.
   template <class T>
   HWY_INLINE void join(Rows<T>& rows, size_t first, size_t count, double reciprocal_cols) {
     for (size_t row = count; row < kMost; ++row) put(row, {zero16(), zero16()});
@@ -268,7 +268,7 @@ struct RowLanes {
     const hn::Rebind<float, TagF64> narrow;
     const VecF64 reciprocal = hn::Set(d, reciprocal_cols);
     for (size_t i = 0; i < kMost; i += kWideLanes) {
-      // 0 makes +0 of a sum of nothing but -0, which chains that begin with a term may be.
+      // 0 makes +0 of -0: a chain that begins with a term, or with a product that underflows.
       const VecF64 g = hn::Add(hn::Load(d, totals + i), hn::Zero(d));
       const VecF64 gx = hn::Add(hn::Load(d, totals + kMost + i), hn::Zero(d));
       const VecF64 rstd = hn::PromoteTo(d, hn::LoadU(narrow, rows.rstd + first + i));

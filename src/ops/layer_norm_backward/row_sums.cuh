@@ -5,7 +5,6 @@
 #ifndef ACLGRAD_OPS_LAYER_NORM_BACKWARD_ROW_SUMS_CUH_
 #define ACLGRAD_OPS_LAYER_NORM_BACKWARD_ROW_SUMS_CUH_
 
-#include <limits>
 #include <type_traits>
 
 #include "kernels/cuda/launch.cuh"
@@ -186,7 +185,9 @@ __device__ Sums join_lanes(const LaneSums& sums) {
   constexpr int kOther = kInterleaved<T> ? 8 : 4;
   const float other = __shfl_xor_sync(kAllLanes, own, kOther);
   const bool second = (cuda::lane_index() & kOther) != 0;
-  return {static_cast<double>(second ? other : own), static_cast<double>(second ? own : other)};
+  // 0 makes +0 of -0: a chain of underflowing products may be that.
+  return {static_cast<double>(second ? other : own) + 0.0,
+          static_cast<double>(second ? own : other) + 0.0};
 }
 
 // Of a row of several chunks, from their kChunkSums: lane by lane in FP64, by a warp. Wide rows are
@@ -208,30 +209,24 @@ __device__ inline Sums join_chunks(const float* lane_sums, int64_t chunks, int64
 }
 
 constexpr float kMostFinite = 0x1.fffffep127f;
-constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
 // Whether a closer look at the row's elements decides if its dx takes FP64.
 __device__ inline bool is_suspect(float mean_g, float mean_gx, float rstd) {
   const float g = fabsf(mean_g);
   const float gx = fabsf(mean_gx);
-  const bool usual = g >= kLeastMeanG && gx >= least_mean_gx(rstd) && gx <= kMostFinite;
-  return !usual && g <= kMostFinite;
+  return !(g >= kLeastMeanG && g <= kMostFinite && gx >= least_mean_gx(rstd) && gx <= kMostFinite);
 }
 
-// The largest magnitudes in a row; `factor`: of the smaller one of dy and gamma. Of a row whose
-// mean_gx is no number they tell why (is_beyond_range() in exact-inl.h): `factor` is infinite where
-// an infinite distance meets a g that is lost, `g` where an x is no number.
+// The largest magnitudes in a row; `factor`: of the smaller one of dy and gamma. `nan`: 1 where an
+// operand is one, as all dx are then.
 struct Largest {
-  float g = 0.0f, xhat = 0.0f, factor = 0.0f;
+  float g = 0.0f, xhat = 0.0f, factor = 0.0f, nan = 0.0f;
 
   __device__ void look(float dy, float x, float gamma, float mean, float rstd) {
-    const float here_g = fabsf(dy * gamma);
-    const float distance = fabsf(x - mean);
-    const float least = fminf(fabsf(dy), fabsf(gamma));
-    const bool lost = here_g == 0.0f && distance > kMostFinite && least > 0.0f;
-    g = fmaxf(g, fabsf(x) <= kMostFinite ? here_g : kInfinity);
-    xhat = fmaxf(xhat, distance * fabsf(rstd));
-    factor = fmaxf(factor, lost ? kInfinity : least);
+    g = fmaxf(g, fabsf(dy * gamma));
+    xhat = fmaxf(xhat, fabsf((x - mean) * rstd));
+    factor = fmaxf(factor, fminf(fabsf(dy), fabsf(gamma)));
+    if (dy != dy || x != x || gamma != gamma || mean != mean || rstd != rstd) nan = 1.0f;
   }
   // Of `lanes` threads.
   __device__ void join(int lanes) {
@@ -239,12 +234,13 @@ struct Largest {
       g = fmaxf(g, __shfl_xor_sync(kAllLanes, g, bit));
       xhat = fmaxf(xhat, __shfl_xor_sync(kAllLanes, xhat, bit));
       factor = fmaxf(factor, __shfl_xor_sync(kAllLanes, factor, bit));
+      nan = fmaxf(nan, __shfl_xor_sync(kAllLanes, nan, bit));
     }
   }
   // dx of such a row takes FP64.
   __device__ bool decides(float mean_g, float mean_gx, float rstd) const {
     const float gx = fabsf(mean_gx);
-    if (!(gx <= kMostFinite)) return factor > kMostFinite || g <= kMostFinite;
+    if (!(gx <= kMostFinite && fabsf(mean_g) <= kMostFinite)) return nan == 0.0f;
     if (factor == 0.0f && xhat <= kMostFinite) return false;
     const bool plain = (fabsf(mean_g) >= kLeastMeanG || g >= kLeastG) &&
                        (gx >= least_mean_gx(rstd) || xhat <= most_xhat(rstd));

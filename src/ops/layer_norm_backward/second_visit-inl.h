@@ -21,6 +21,7 @@
 #include "ops/layer_norm_backward/exact-inl.h"
 #include "ops/layer_norm_backward/gather-inl.h"
 #include "ops/layer_norm_backward/job.h"
+#include "ops/layer_norm_backward/ordinary-inl.h"
 #include "ops/layer_norm_backward/tree.h"
 
 HWY_BEFORE_NAMESPACE();

@@ -225,7 +225,6 @@ class StagedBlock {
       add_columns<kUnroll>(
           count, mean,
           [&](int col, float(&dy)[kOwnCols], float(&x)[kOwnCols], float(&gamma)[kOwnCols]) {
-            if (col >= count) return;
             const auto dys = cuda::load_several<kOwnCols>(dy_row + col);
             const auto xs = cuda::load_several<kOwnCols>(x_row + col);
             const auto gammas = cuda::load_several<kOwnCols>(gamma_row + col);
@@ -269,7 +268,7 @@ class StagedBlock {
     // suspects() is asked behind the barrier that follows.
   }
 
-  // All threads look at the rows whose means are tiny.
+  // All threads look at the rows whose means are tiny, or no numbers.
   __device__ void look_closer(const Stage& stage) const {
     for (int place = 0; place < plan_.rows(); ++place) {
       StagedRow& row = row_of(place);
@@ -284,16 +283,18 @@ class StagedBlock {
       }
       largest.join(cuda::kWarpLanes);
       if (cuda::lane_index() == 0) {
-        float* const to = maxima() + 3 * cuda::warp_index();
+        float* const to = maxima() + 4 * cuda::warp_index();
         to[0] = largest.g;
         to[1] = largest.xhat;
         to[2] = largest.factor;
+        to[3] = largest.nan;
       }
       __syncthreads();
       for (int warp = 0; warp < cuda::warp_count(); ++warp) {
-        largest.g = fmaxf(largest.g, maxima()[3 * warp]);
-        largest.xhat = fmaxf(largest.xhat, maxima()[3 * warp + 1]);
-        largest.factor = fmaxf(largest.factor, maxima()[3 * warp + 2]);
+        largest.g = fmaxf(largest.g, maxima()[4 * warp]);
+        largest.xhat = fmaxf(largest.xhat, maxima()[4 * warp + 1]);
+        largest.factor = fmaxf(largest.factor, maxima()[4 * warp + 2]);
+        largest.nan = fmaxf(largest.nan, maxima()[4 * warp + 3]);
       }
       if (cuda::thread_index() == 0 && largest.decides(row.mean_g, row.mean_gx, rstd)) {
         const Sums exact =

@@ -612,6 +612,61 @@ TEST(LayerNormBackward, DistancesOfAnySizeBesideTheRstdThatUndoesThem) {
   }
 }
 
+// The same beside an infinity, and an infinite rstd, of which every term is infinite or no number.
+TEST(LayerNormBackward, InfinitiesBesideDistancesOfAnySize) {
+  const double inf = std::numeric_limits<double>::infinity();
+  struct Row {
+    double dy[2], x[2], rstd;
+  };
+  for (const Row& row :
+       {Row{{1.0, -1e20}, {inf, 1e30}, 1e-20}, Row{{inf, -1e20}, {1.0, 1e30}, 1e-20},
+        Row{{1.0, 1.0}, {inf, 1.0}, inf}, Row{{inf, 1.0}, {1.0, 1.0}, inf}}) {
+    for (const aclDataType dtype : {ACL_FLOAT, ACL_BF16}) {
+      for (const Dims& dims : {Dims{3, 8}, Dims{19, 21}, Dims{20, 1300}, Dims{3, 9000}}) {
+        SCOPED_TRACE(std::to_string(dims[1]) + " columns, rstd " + std::to_string(row.rstd));
+        Problem problem(dims, all_of(dtype));
+        std::vector<double> dy = problem.dy.values(), x = problem.x.values();
+        std::vector<double> rstd = problem.rstd.values();
+        const auto cols = static_cast<size_t>(dims[1]);
+        std::copy_n(row.dy, 2, dy.begin() + static_cast<ptrdiff_t>(cols));
+        std::copy_n(row.x, 2, x.begin() + static_cast<ptrdiff_t>(cols));
+        rstd[1] = row.rstd;
+        problem.dy.fill(dy);
+        problem.x.fill(x);
+        problem.mean.fill_constant(0.0);
+        problem.rstd.fill(rstd);
+        problem.gamma.fill_constant(1.0);
+        ASSERT_TRUE(problem.run_it().ok());
+        problem.expect_right(problem.exact());
+        expect_same_bits_everywhere([&] { return problem.run_it(); },
+                                    {&problem.dx, &problem.dgamma, &problem.dbeta});
+      }
+    }
+  }
+}
+
+// Products that underflow leave -0 in a chain that began with +0; the mean is +0, on GPUs as well.
+TEST(LayerNormBackward, AMeanOfNothingButUnderflowsIsPositiveZero) {
+  for (const int64_t cols : {128, 256, 1024}) {
+    Problem problem({1, cols}, all_of(ACL_FLOAT));
+    std::vector<double> dy(static_cast<size_t>(cols), -0.0);
+    std::vector<double> x(static_cast<size_t>(cols), 0x1p-100);
+    for (size_t c = 0; c < 64; ++c) {
+      dy[c] = c % 2 == 0 ? -0.375 : 0.375;
+      x[c] = c % 2 == 0 ? 0x1p-149 : -0x1p-149;
+    }
+    problem.dy.fill(dy);
+    problem.x.fill(x);
+    problem.mean.fill_constant(0.0);
+    problem.rstd.fill_constant(1.0);
+    problem.gamma.fill_constant(1.0);
+    ASSERT_TRUE(problem.run_it().ok());
+    const std::vector<double> dx = problem.dx.values();
+    EXPECT_EQ(dx.back(), 0.0);
+    EXPECT_TRUE(std::signbit(dx.back()));
+  }
+}
+
 // Outputs that do not fit the cache bypass it: rows of whole lines, and rows that are gathered
 // first.
 TEST(LayerNormBackward, StreamedOutputsAreRight) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The reduction tree of LayerNormBackward: numbers that decide the order of additions, hence the
-// bits.
+// The reduction tree of LayerNormBackward: what decides the order of additions and roundings, hence
+// the bits.
 #ifndef ACLGRAD_OPS_LAYER_NORM_BACKWARD_TREE_H_
 #define ACLGRAD_OPS_LAYER_NORM_BACKWARD_TREE_H_
 
@@ -26,11 +26,6 @@ inline constexpr int64_t kWideRows = 32;
 // Over this many columns a row no longer stays in L2 between its two visits, so cutting along the
 // rows saves nothing.
 inline constexpr int64_t kWideCols = 65536;
-
-// mean(g * xhat) of a row from its sum of g * (x - mean).
-constexpr double mean_gx_of(double sum, float rstd, double reciprocal_cols) {
-  return sum * static_cast<double>(rstd) * reciprocal_cols;
-}
 
 // Elements that one thread does in about 20 us: not worth cutting.
 inline constexpr int64_t kSmall = 32768;
@@ -67,6 +62,11 @@ constexpr int64_t slab_rows(int64_t rows, int64_t cols) {
   const bool large = rows * cols >= kLarge;
   const int64_t least = large || rows >= 4096 ? 64 : rows >= 1024 ? 32 : 16;
   return std::max(least, round_up(ceil_div(rows, 256), kRowBlock));
+}
+
+// mean(g * xhat) of a row from its sum of g * (x - mean).
+constexpr double mean_gx_of(double sum, float rstd, double reciprocal_cols) {
+  return sum * static_cast<double>(rstd) * reciprocal_cols;
 }
 
 }  // namespace aclgrad::layer_norm_backward

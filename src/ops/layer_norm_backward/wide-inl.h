@@ -14,7 +14,9 @@
 #include <hwy/cache_control.h>
 
 #include "kernels/cpu/parallel.h"
+#include "ops/layer_norm_backward/exact-inl.h"
 #include "ops/layer_norm_backward/first_visit-inl.h"
+#include "ops/layer_norm_backward/ordinary-inl.h"
 #include "ops/layer_norm_backward/second_visit-inl.h"
 
 HWY_BEFORE_NAMESPACE();

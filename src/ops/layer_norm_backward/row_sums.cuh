@@ -228,13 +228,17 @@ struct Largest {
     factor = fmaxf(factor, fminf(fabsf(dy), fabsf(gamma)));
     if (dy != dy || x != x || gamma != gamma || mean != mean || rstd != rstd) nan = 1.0f;
   }
+  __device__ void take(const Largest& other) {
+    g = fmaxf(g, other.g);
+    xhat = fmaxf(xhat, other.xhat);
+    factor = fmaxf(factor, other.factor);
+    nan = fmaxf(nan, other.nan);
+  }
   // Of `lanes` threads.
   __device__ void join(int lanes) {
     for (int bit = lanes / 2; bit > 0; bit /= 2) {
-      g = fmaxf(g, __shfl_xor_sync(kAllLanes, g, bit));
-      xhat = fmaxf(xhat, __shfl_xor_sync(kAllLanes, xhat, bit));
-      factor = fmaxf(factor, __shfl_xor_sync(kAllLanes, factor, bit));
-      nan = fmaxf(nan, __shfl_xor_sync(kAllLanes, nan, bit));
+      take({__shfl_xor_sync(kAllLanes, g, bit), __shfl_xor_sync(kAllLanes, xhat, bit),
+            __shfl_xor_sync(kAllLanes, factor, bit), __shfl_xor_sync(kAllLanes, nan, bit)});
     }
   }
   // dx of such a row takes FP64.

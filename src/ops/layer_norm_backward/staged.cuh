@@ -282,20 +282,10 @@ class StagedBlock {
         largest.look(cuda::widen(dy_row[col]), cuda::widen(x_row[col]), gamma()[col], mean, rstd);
       }
       largest.join(cuda::kWarpLanes);
-      if (cuda::lane_index() == 0) {
-        float* const to = maxima() + 4 * cuda::warp_index();
-        to[0] = largest.g;
-        to[1] = largest.xhat;
-        to[2] = largest.factor;
-        to[3] = largest.nan;
-      }
+      Largest* const of_warps = reinterpret_cast<Largest*>(maxima());
+      if (cuda::lane_index() == 0) of_warps[cuda::warp_index()] = largest;
       __syncthreads();
-      for (int warp = 0; warp < cuda::warp_count(); ++warp) {
-        largest.g = fmaxf(largest.g, maxima()[4 * warp]);
-        largest.xhat = fmaxf(largest.xhat, maxima()[4 * warp + 1]);
-        largest.factor = fmaxf(largest.factor, maxima()[4 * warp + 2]);
-        largest.nan = fmaxf(largest.nan, maxima()[4 * warp + 3]);
-      }
+      for (int warp = 0; warp < cuda::warp_count(); ++warp) largest.take(of_warps[warp]);
       if (cuda::thread_index() == 0 && largest.decides(row.mean_g, row.mean_gx, rstd)) {
         const Sums exact =
             exact_means(cols_, mean, rstd, [&](int64_t col, float& dy, float& x, float& factor) {

@@ -151,6 +151,12 @@ void write_chain(const Job& job, const Block<T>& block, int64_t begin, int64_t e
       if (rows == kRows) sum_down<kRows>(from, stride, next_group(job, block), cols, put);
     });
   }
+  if constexpr (sizeof(T) == sizeof(float)) {
+    if (has_small_l2() && block.rows % static_cast<int64_t>(kRowsOfSmallL2) == 0) {
+      return sum_by_rows<kRowsOfSmallL2, Fetch::kRowEnds, T>(
+          block.rows, cols, ahead_of_small_l2<T>(cols, stride), kept, row, put);
+    }
+  }
   const int64_t step =
       kDropsPrefetches ? next_group(job, block) : static_cast<int64_t>(kLongRowsAtOnce) * stride;
   sum_by_rows<kLongRowsAtOnce, Fetch::kEveryVector, T>(block.rows, cols, ahead_of<T>(cols, step),

@@ -15,6 +15,7 @@
 #include <bit>
 #include <iterator>
 
+#include "kernels/cpu/cache.h"
 #include "kernels/cpu/lane_sums-inl.h"
 #include "kernels/cpu/lanes-inl.h"
 #include "kernels/cpu/pairs-inl.h"
@@ -43,6 +44,13 @@ constexpr int64_t kAheadBytes = 1024;
 // cores, [1000000, 17, 1], ms, so many bytes ahead: 512 2.7, 1024 2.5, 1536 and 2048 2.4, 3072 2.7,
 // without 2.8; BF16 1.74 to 1.79 whatever is fetched, 1.84 without).
 constexpr int64_t kAheadOfFew = 1536;
+
+// Whether the hardware is left to find streams of its own: groups of many rows are read in two
+// places by turns then, without fetching (narrow_blocks-inl.h).
+template <class T>
+bool reads_two_streams() {
+  return sizeof(T) == sizeof(float) && kDropsPrefetches && has_small_l2();
+}
 
 // `rows` rows, one chain at most, as vectors: complete ones, and elements of one more.
 struct Vectors {
@@ -135,23 +143,48 @@ HWY_INLINE F32x16 sum_vector_and_rest(const T* from, int64_t step, size_t rest) 
 }
 
 #if HWY_TARGET != HWY_SCALAR
-// Sixteen groups of a single column, open ones, of a vector and a part of another one: their sums
-// do not pass through memory before their lanes are joined (FP32 from the caches, one Zen 4 core,
-// [6000, 17, 1] 15.2 -> 10.8 us).
-template <class T>
-void sum_short_columns(const NarrowGroups<T>& groups, const Vectors& vectors, float* out) {
+// Sixteen groups of a single column, open ones, of a vector and `rest` elements of another one, of
+// which kUsed registers have some: their sums do not pass through memory before their lanes are
+// joined (FP32 from the caches, one Zen 4 core, [6000, 17, 1] 15.2 -> 10.8 us). For each of them
+// fetch(its elements) is called.
+template <size_t kUsed, class T, class Fetch>
+HWY_INLINE void sum_short_columns_of(const NarrowGroups<T>& groups, size_t rest, Fetch&& fetch,
+                                     float* out) {
   const T* from = groups.from;
-  const auto sum_all = [&](auto prefetch) ACLGRAD_INLINED {
-    store_raw(lane_sums_of([&](size_t) ACLGRAD_INLINED {
-                prefetch(from);
-                const F32x16 sum = sum_vector_and_rest(from, kTogether, vectors.rest);
-                from += groups.pitch;
-                asm("" : "+r"(from));  // else sixteen addresses are kept, in registers of vectors
-                return sum;
-              }),
-              out);
+  store_raw(lane_sums_of([&](size_t) ACLGRAD_INLINED {
+              fetch(from);
+              F32x16 sum = load16(from);
+              // The lane behind the rest is never -0 any more, and so is no sum of all.
+              const F32x16 more = keep_first(load16(from + kTogether), rest);
+              for_constants<kUsed>([&](auto i) ACLGRAD_INLINED {
+                sum.part[i] = hn::Add(sum.part[i], more.part[i]);
+              });
+              from += groups.pitch;
+              asm("" : "+r"(from));  // else sixteen addresses are kept, in registers of vectors
+              return sum;
+            }),
+            out);
+}
+template <class T>
+void sum_short_columns(const NarrowGroups<T>& groups, size_t rest, float* out) {
+  const auto sum_all = [&](auto&& fetch) ACLGRAD_INLINED {
+    if (rest < kLanes / 2) return sum_short_columns_of<(kParts + 1) / 2>(groups, rest, fetch, out);
+    sum_short_columns_of<kParts>(groups, rest, fetch, out);
   };
   // Asked once, not for each of them.
+  if (reads_two_streams<T>()) {
+    // All lines of groups of little more than one, of larger ones none: with one line of each,
+    // where the hardware then finds no stream, FP32 takes on two cores of Zen 3 with 17, 20, 25 and
+    // 30 rows 1.28, 1.2, 1.1 and 1.06 times as long as with all of them, and 1.1, 1.2, 1.3 and 1.37
+    // times as long as with none.
+    if (rest <= kLanes / 4) {
+      return sum_all([](const T* at) ACLGRAD_INLINED {
+        prefetch_to_l2(at, kAheadOfFew);
+        prefetch_to_l2(at, kAheadOfFew + static_cast<int64_t>(kLineBytes));
+      });
+    }
+    return sum_all([](const T*) ACLGRAD_INLINED {});
+  }
   if (kDropsPrefetches) {
     sum_all([](const T* at) ACLGRAD_INLINED { prefetch_to_l2(at, kAheadOfFew); });
   } else {
@@ -171,7 +204,7 @@ void sum_few_rows(const NarrowGroups<T>& groups, const NarrowRows& of_each, floa
   const Vectors vectors = of_each.last;
 #if HWY_TARGET != HWY_SCALAR
   if (cols == 1 && count == kTogether && groups.open && vectors.complete == 1 && vectors.rest > 0) {
-    return sum_short_columns(groups, vectors, out);
+    return sum_short_columns(groups, vectors.rest, out);
   }
 #endif
   std::fill(lanes + count * kTogether, std::end(lanes), 0.0f);

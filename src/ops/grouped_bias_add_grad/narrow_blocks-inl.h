@@ -41,10 +41,6 @@ int64_t ahead_of_chains() {
 // to add.
 template <class T>
 constexpr int64_t kApart = (int64_t{16} << 10) / static_cast<int64_t>(sizeof(T));
-template <class T>
-bool reads_two_streams() {
-  return sizeof(T) == sizeof(float) && kDropsPrefetches && has_small_l2();
-}
 
 // sum_vectors() of two chains, open ones.
 struct TwoSums {

@@ -64,7 +64,7 @@ inline const std::vector<std::vector<int64_t>>& equal_cases() {
 // Rows of equal groups of narrow rows: around one vector, four (few rows), one chain and several,
 // for each number of rows in a vector that there is.
 inline const std::vector<int64_t>& narrow_rows() {
-  static const std::vector<int64_t> rows = {1,  2,  3,  4,  5,  7,  8,   9,   16,  17,
+  static const std::vector<int64_t> rows = {1,  2,  3,  4,  5,  7,  8,   9,   16,  17, 24,
                                             31, 32, 33, 63, 64, 65, 129, 256, 257, 600};
   return rows;
 }

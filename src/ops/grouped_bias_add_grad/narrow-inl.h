@@ -142,6 +142,31 @@ HWY_INLINE F32x16 sum_vector_and_rest(const T* from, int64_t step, size_t rest) 
   return add(add(load16(from), zero16()), keep_first(load16(from + step), rest));
 }
 
+// Calls run(fetch): fetch(its elements) asks for what is ahead of a group that is a vector and
+// `rest` elements of another one.
+template <class T, class Run>
+HWY_INLINE void with_fetch_of_few(size_t rest, Run&& run) {
+  // Asked once, not for each group.
+  if (reads_two_streams<T>()) {
+    // All lines of groups of little more than one, of larger ones none: with one line of each,
+    // where the hardware then finds no stream, FP32 takes on two cores of Zen 3 with 17, 20, 25 and
+    // 30 rows of a column 1.28, 1.2, 1.1 and 1.06 times as long as with all of them, and 1.1, 1.2,
+    // 1.3 and 1.37 times as long as with none.
+    if (rest <= kLanes / 4) {
+      return run([](const T* at) ACLGRAD_INLINED {
+        prefetch_to_l2(at, kAheadOfFew);
+        prefetch_to_l2(at, kAheadOfFew + static_cast<int64_t>(kLineBytes));
+      });
+    }
+    return run([](const T*) ACLGRAD_INLINED {});
+  }
+  if (kDropsPrefetches) {
+    run([](const T* at) ACLGRAD_INLINED { prefetch_to_l2(at, kAheadOfFew); });
+  } else {
+    run([](const T* at) ACLGRAD_INLINED { prefetch_to_l1(at, kAheadOfFew); });
+  }
+}
+
 #if HWY_TARGET != HWY_SCALAR
 // Sixteen groups of a single column, open ones, of a vector and `rest` elements of another one, of
 // which kUsed registers have some: their sums do not pass through memory before their lanes are
@@ -167,29 +192,10 @@ HWY_INLINE void sum_short_columns_of(const NarrowGroups<T>& groups, size_t rest,
 }
 template <class T>
 void sum_short_columns(const NarrowGroups<T>& groups, size_t rest, float* out) {
-  const auto sum_all = [&](auto&& fetch) ACLGRAD_INLINED {
+  with_fetch_of_few<T>(rest, [&](auto&& fetch) ACLGRAD_INLINED {
     if (rest < kLanes / 2) return sum_short_columns_of<(kParts + 1) / 2>(groups, rest, fetch, out);
     sum_short_columns_of<kParts>(groups, rest, fetch, out);
-  };
-  // Asked once, not for each of them.
-  if (reads_two_streams<T>()) {
-    // All lines of groups of little more than one, of larger ones none: with one line of each,
-    // where the hardware then finds no stream, FP32 takes on two cores of Zen 3 with 17, 20, 25 and
-    // 30 rows 1.28, 1.2, 1.1 and 1.06 times as long as with all of them, and 1.1, 1.2, 1.3 and 1.37
-    // times as long as with none.
-    if (rest <= kLanes / 4) {
-      return sum_all([](const T* at) ACLGRAD_INLINED {
-        prefetch_to_l2(at, kAheadOfFew);
-        prefetch_to_l2(at, kAheadOfFew + static_cast<int64_t>(kLineBytes));
-      });
-    }
-    return sum_all([](const T*) ACLGRAD_INLINED {});
-  }
-  if (kDropsPrefetches) {
-    sum_all([](const T* at) ACLGRAD_INLINED { prefetch_to_l2(at, kAheadOfFew); });
-  } else {
-    sum_all([](const T* at) ACLGRAD_INLINED { prefetch_to_l1(at, kAheadOfFew); });
-  }
+  });
 }
 #endif
 
@@ -226,9 +232,11 @@ void sum_few_rows(const NarrowGroups<T>& groups, const NarrowRows& of_each, floa
   if (!groups.open) {
     fill([=](const T* from) HWY_ATTR { return sum_vectors(from, vectors, false); });
   } else if (vectors.complete == 1 && vectors.rest > 0) {
-    fill([=](const T* from) HWY_ATTR {
-      prefetch_once(reinterpret_cast<const char*>(from) + kAheadOfFew);
-      return sum_vector_and_rest(from, vectors.step, vectors.rest);
+    with_fetch_of_few<T>(vectors.rest, [&](auto&& fetch) ACLGRAD_INLINED {
+      fill([=](const T* from) HWY_ATTR {
+        fetch(from);
+        return sum_vector_and_rest(from, vectors.step, vectors.rest);
+      });
     });
   } else {
     fill([=](const T* from) HWY_ATTR { return sum_vectors(from, vectors, true, kAheadOfFew); });

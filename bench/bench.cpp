@@ -8,6 +8,7 @@
 #include <stdexcept>
 #include <utility>
 
+#include "base/checked.h"
 #include "support/element.h"
 #include "support/random.h"
 
@@ -132,6 +133,12 @@ Dims parse_dims(const std::string& shape, size_t rank) {
   if (at != end || dims.size() != rank) {
     throw std::invalid_argument("shape '" + shape + "': expected " + std::to_string(rank) +
                                 " numbers joined by x");
+  }
+  // Of FP64, every second element, and some tensors of them.
+  constexpr int64_t kMost = kTooMany / 64;
+  if (saturating_product(dims) > kMost) {
+    throw std::invalid_argument("shape '" + shape + "': expected a product of " +
+                                std::to_string(kMost) + " at most");
   }
   return dims;
 }

@@ -152,7 +152,8 @@ void write_chain(const Job& job, const Block<T>& block, int64_t begin, int64_t e
     });
   }
   if constexpr (sizeof(T) == sizeof(float)) {
-    if (has_small_l2() && block.rows % static_cast<int64_t>(kRowsOfSmallL2) == 0) {
+    if (kDropsPrefetches && has_small_l2() &&
+        block.rows % static_cast<int64_t>(kRowsOfSmallL2) == 0) {
       return sum_by_rows<kRowsOfSmallL2, Fetch::kRowEnds, T>(
           block.rows, cols, ahead_of_small_l2<T>(cols, stride), kept, row, put);
     }

@@ -50,8 +50,8 @@ Ahead ahead_of(int64_t cols, int64_t step) {
 }
 
 // Longer rows of a group of one chain are taken four at a time, but where L2 is small and eight at
-// a time leave none over (two cores of Zen 3, FP32: 16 and 8 rows 0.95 times what four take, 12
-// rows 1.1, 3 rows 1.07; BF16 1.03 to 1.2).
+// a time leave none over (two cores of Zen 3, FP32: 16 and 8 rows 0.95 to 1.0 times what four take,
+// 12 rows 1.1, 3 rows 1.07; BF16 1.03 to 1.2).
 constexpr size_t kLongRowsAtOnce = 4;
 
 // Longer rows of other groups eight at a time where L2 is too small for chains to be fetched into

@@ -45,10 +45,11 @@ constexpr int64_t kAheadBytes = 1024;
 // without 2.8; BF16 1.74 to 1.79 whatever is fetched, 1.84 without).
 constexpr int64_t kAheadOfFew = 1536;
 
-// Whether the hardware is left to find streams of its own: groups of many rows are read in two
-// places by turns then, without fetching (narrow_blocks-inl.h).
+// Whether the hardware finds streams sooner than prefetches tell it: FP32 where L2 is small and
+// prefetches are dropped. Groups of many rows are read in two places by turns then, without
+// fetching (narrow_blocks-inl.h), those of few rows as with_fetch_of_few() has it.
 template <class T>
-bool reads_two_streams() {
+bool finds_streams() {
   return sizeof(T) == sizeof(float) && kDropsPrefetches && has_small_l2();
 }
 
@@ -147,12 +148,13 @@ HWY_INLINE F32x16 sum_vector_and_rest(const T* from, int64_t step, size_t rest) 
 template <class T, class Run>
 HWY_INLINE void with_fetch_of_few(size_t rest, Run&& run) {
   // Asked once, not for each group.
-  if (reads_two_streams<T>()) {
-    // All lines of groups of little more than one, of larger ones none: with one line of each,
-    // where the hardware then finds no stream, FP32 takes on two cores of Zen 3 with 17, 20, 25 and
-    // 30 rows of a column 1.28, 1.2, 1.1 and 1.06 times as long as with all of them, and 1.1, 1.2,
-    // 1.3 and 1.37 times as long as with none.
-    if (rest <= kLanes / 4) {
+  if (finds_streams<T>()) {
+    // Both lines of what is ahead of groups of little more than one, of larger ones none: with one
+    // line for each group, where the hardware then finds no stream, a column of 17, 20, 25 and 30
+    // rows takes 1.28, 1.2, 1.1 and 1.06 times as long as with both, and 1.1, 1.2, 1.3 and 1.37
+    // times as long as with none (two cores of Zen 3).
+    constexpr size_t kLittle = kLanes / 4;
+    if (rest <= kLittle) {
       return run([](const T* at) ACLGRAD_INLINED {
         prefetch_to_l2(at, kAheadOfFew);
         prefetch_to_l2(at, kAheadOfFew + static_cast<int64_t>(kLineBytes));
@@ -179,7 +181,6 @@ HWY_INLINE void sum_short_columns_of(const NarrowGroups<T>& groups, size_t rest,
   store_raw(lane_sums_of([&](size_t) ACLGRAD_INLINED {
               fetch(from);
               F32x16 sum = load16(from);
-              // The lane behind the rest is never -0 any more, and so is no sum of all.
               const F32x16 more = keep_first(load16(from + kTogether), rest);
               for_constants<kUsed>([&](auto i) ACLGRAD_INLINED {
                 sum.part[i] = hn::Add(sum.part[i], more.part[i]);
@@ -193,6 +194,8 @@ HWY_INLINE void sum_short_columns_of(const NarrowGroups<T>& groups, size_t rest,
 template <class T>
 void sum_short_columns(const NarrowGroups<T>& groups, size_t rest, float* out) {
   with_fetch_of_few<T>(rest, [&](auto&& fetch) ACLGRAD_INLINED {
+    // A lane behind the rest has to be among those that are added to: 0 makes +0 of its -0, and
+    // with it of the sum of nothing but -0. Of eight in the rest that is a lane of the other half.
     if (rest < kLanes / 2) return sum_short_columns_of<(kParts + 1) / 2>(groups, rest, fetch, out);
     sum_short_columns_of<kParts>(groups, rest, fetch, out);
   });

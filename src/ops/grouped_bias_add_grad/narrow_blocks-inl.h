@@ -94,7 +94,7 @@ HWY_INLINE void sum_block(const T* from, const NarrowRows& block, bool open, dou
   WideTotals totals(sum_vectors(from, full, before > 1 || open_before_last, ahead));
   from += chain;
   int64_t i = 1;
-  if (reads_two_streams<T>()) {
+  if (finds_streams<T>()) {
     // The later chains' sums wait for the earlier ones to be added.
     constexpr int64_t kChains = 16;
     alignas(64) float waiting[kChains * kTogether];

@@ -84,9 +84,9 @@ void sum_narrow_block(const Job& job, const T* from, const NarrowRows& block, bo
 // of Zen 3 3.52 -> 3.43 ms; of Zen 4, FP32, 1.02 to 1.1 times as fast, BF16 level).
 template <class T>
 HWY_INLINE void fetch_beginning(const T* group) {
-  const int64_t begin = reads_two_streams<T>() ? 0 : kAheadBytes;
+  const int64_t begin = finds_streams<T>() ? 0 : kAheadBytes;
   for (int64_t at = begin; at < begin + kAheadBytes; at += static_cast<int64_t>(kLineBytes)) {
-    if (reads_two_streams<T>()) {
+    if (finds_streams<T>()) {
       prefetch_to_l1(group, at);
     } else {
       prefetch_to_l2(group, at);
@@ -111,7 +111,7 @@ void sum_narrow_groups(const Job& job, const NarrowGroups<T>& groups, const Narr
   const int64_t open_ones = !job.contiguous ? 0 : groups.open ? groups.count : last;
   int64_t done = 0;
   const int64_t half = open_ones / 2;
-  if (reads_two_streams<T>() && half * groups.pitch >= kApart<T>) {
+  if (finds_streams<T>() && half * groups.pitch >= kApart<T>) {
     for (; done < half; ++done) {
       const T* const from = groups.from + done * groups.pitch;
       double* const to = lanes + done * kTogether;
@@ -124,7 +124,7 @@ void sum_narrow_groups(const Job& job, const NarrowGroups<T>& groups, const Narr
   for (; done < open_ones; ++done) {
     sum_block(groups.from + done * groups.pitch, of_each, true, lanes + done * kTogether);
   }
-  if (kDropsPrefetches && !reads_two_streams<T>()) {
+  if (kDropsPrefetches && !finds_streams<T>()) {
     fetch_beginning(groups.from + groups.count * groups.pitch);
   }
   for (int64_t i = open_ones; i < groups.count; ++i) {

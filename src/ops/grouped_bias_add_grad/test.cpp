@@ -328,11 +328,24 @@ TEST(GroupedBiasAddGrad, NanOfANarrowGroupStaysInItsColumnsAndRows) {
 }
 
 TEST(GroupedBiasAddGrad, NarrowGroupsOfConstantsHoldTheToleranceAndHaveNoNegativeZero) {
-  for (const int64_t cols : {1, 2, 3, 8, 9}) {
-    for (const int64_t rows : grouped_bias_add_grad::narrow_rows()) {
-      Problem problem({150, rows, cols}, Options());
-      problem.dy.fill_constant(0.1);
-      problem.run_and_check();
+  for (const aclDataType dtype : kFloats) {
+    for (const int64_t cols : {1, 2, 3, 8, 9}) {
+      for (const int64_t rows : grouped_bias_add_grad::narrow_rows()) {
+        Problem problem({150, rows, cols}, in_dtype(dtype));
+        problem.dy.fill_constant(0.1);
+        problem.run_and_check();
+        problem.dy.fill_constant(-0.0);
+        problem.run_and_check();
+        for (const double value : problem.out.values()) ASSERT_FALSE(std::signbit(value)) << rows;
+      }
+    }
+  }
+}
+
+TEST(GroupedBiasAddGrad, LongRowsOfNothingButNegativeZeroHaveNoNegativeSum) {
+  for (const aclDataType dtype : kFloats) {
+    for (const int64_t rows : {1, 4, 7, 8, 9, 16, 17, 32}) {
+      Problem problem({5, rows, 2100}, in_dtype(dtype));
       problem.dy.fill_constant(-0.0);
       problem.run_and_check();
       for (const double value : problem.out.values()) ASSERT_FALSE(std::signbit(value)) << rows;

@@ -35,6 +35,8 @@ def git(*arguments):
 def main():
     if len(sys.argv) != 2:
         sys.exit(__doc__.split("\n", maxsplit=1)[0])
+    if not os.path.isfile(sys.argv[1]):
+        sys.exit(f"{sys.argv[1]}: no such file; expected a CSV of aclgrad_bench or aclgrad_small_calls")
     sources = ("--", "src", "bench", ":!bench/*.csv")
     if git("status", "--porcelain", "--untracked-files=no", *sources):
         sys.exit("src or bench are not as committed: commit first, measure then")
@@ -46,6 +48,8 @@ def main():
     if "in the caches" in machine:
         sys.exit(f"{sys.argv[1]} was measured with --cached")
     small = "whole_us" in rows[0]
+    if not small and "disturbed_rounds" not in rows[0]:
+        sys.exit(f"{sys.argv[1]} is no table of aclgrad_bench or aclgrad_small_calls")
     for row in () if small else rows:
         if row["share_of_roof"] > MOST_SHARE:
             print(f"{row['problem']}: {row['share_of_roof']:.0%} of the roof: was the machine busy?",

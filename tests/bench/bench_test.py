@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""bench_test.py ACLGRAD_BENCH ACLGRAD_SMALL_CALLS FOLDER: the bench measures, never how fast.
+"""bench_test.py ACLGRAD_BENCH ACLGRAD_SMALL_CALLS FOLDER [TEST...]: the bench measures, never how fast.
 
 Every operator, view and target is measured once on small shapes, against itself as a rival, and the
 tables and the picture are read back. A timing is only asked to be a positive number. On the device that
@@ -258,4 +258,4 @@ for line in sys.stdin:
 
 
 if __name__ == "__main__":
-    unittest.main(argv=sys.argv[:1])
+    unittest.main(argv=sys.argv[:1] + sys.argv[4:])

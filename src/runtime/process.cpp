@@ -7,6 +7,7 @@
 
 #include "runtime/callback.h"
 #include "runtime/stream_registry.h"
+#include "runtime/stream_threads.h"
 
 namespace aclgrad::process {
 
@@ -14,7 +15,7 @@ constinit std::atomic<bool> exit_begun{false};
 
 namespace {
 
-// How long the end of the process waits for work that runs.
+// How long the end of the process waits for work that runs, and for the threads of streams.
 constexpr int32_t kPatienceMilliseconds = 5000;
 
 constinit std::atomic<pid_t> owner{0};
@@ -25,7 +26,9 @@ void on_exit() {
   if (owner.load(std::memory_order_relaxed) != getpid()) return;
   if (exit_begun.exchange(true, std::memory_order_acq_rel)) return;
   callbacks::interrupt_all();
-  streams::interrupt_all(Deadline::in_milliseconds(kPatienceMilliseconds));
+  const Deadline deadline = Deadline::in_milliseconds(kPatienceMilliseconds);
+  streams::interrupt_all(deadline);
+  stream_threads::join_all(deadline);
 }
 
 [[gnu::constructor]] void watch_exit_from_load() {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The end of the process: work not started is abandoned, work that runs is waited for, waiting
-// threads are let go.
+// threads are let go, the threads of streams are joined.
 #ifndef ACLGRAD_RUNTIME_PROCESS_H_
 #define ACLGRAD_RUNTIME_PROCESS_H_
 

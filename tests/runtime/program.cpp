@@ -116,6 +116,34 @@ int exit_with_waiters() {
   return 0;
 }
 
+std::atomic<int> threads_begun{0};
+std::atomic<int> threads_ended{0};
+
+// The end of a thread, long enough to be overtaken by the end of the process.
+struct SlowEnd {
+  SlowEnd() { ++threads_begun; }
+  ~SlowEnd() {
+    sleep_ms(100);
+    ++threads_ended;
+  }
+};
+
+void use_slow_thread(DataErrors&) { thread_local const SlowEnd end; }
+
+// Threads of streams, destroyed or not, are gone before what the program registered to run last.
+int exit_joins_threads() {
+  std::atexit([] { expect(threads_ended, 3, "threads that have ended"); });
+  aclrtStream streams[] = {start(), nullptr, nullptr};
+  for (aclrtStream& stream : streams) {
+    if (stream == nullptr) expect(aclrtCreateStream(&stream), 0, "aclrtCreateStream");
+    expect(enqueue(stream, use_slow_thread), 0, "enqueue");
+  }
+  while (threads_begun != 3) sleep_ms(1);
+  expect(aclrtDestroyStream(streams[0]), 0, "aclrtDestroyStream");
+  expect(aclrtDestroyStream(streams[2]), 0, "aclrtDestroyStream");
+  return 0;
+}
+
 // What a program's static objects do when they are destroyed.
 struct Owner {
   aclrtStream stream = nullptr;
@@ -278,6 +306,7 @@ constexpr Scenario kScenarios[] = {
     {"forked", forked},
     {"exit_with_work", exit_with_work},
     {"exit_with_waiters", exit_with_waiters},
+    {"exit_joins_threads", exit_joins_threads},
     {"static_destructors", static_destructors},
     {"static_destructors_after_finalize", static_destructors_after_finalize},
     {"environment", environment},

@@ -55,6 +55,12 @@ TEST(Program, ExitAbandonsWorkThatHasNotStarted) {
   }
 }
 
+TEST(Program, ExitJoinsTheThreadsOfStreams) {
+  if (on_cuda()) GTEST_SKIP() << "streams of CUDA have no threads of their own";
+  const Outcome outcome = run("exit_joins_threads");
+  EXPECT_EQ(outcome.status, 0) << outcome.output;
+}
+
 TEST(Program, StaticDestructorsMayFreeAndDestroy) {
   const Outcome outcome = run("static_destructors");
   EXPECT_EQ(outcome.status, 0) << outcome.output;

@@ -6,11 +6,11 @@
 
 #include <algorithm>
 #include <system_error>
-#include <thread>
 
 #include "base/float_environment.h"
 #include "runtime/memory.h"
 #include "runtime/process.h"
+#include "runtime/stream_threads.h"
 
 #if defined(__x86_64__)
 #include <immintrin.h>
@@ -130,7 +130,7 @@ void CpuStream::note_end_of_work() noexcept {
 bool CpuStream::start_worker_locked() {
   try {
     const SignalsBlocked blocked;
-    std::thread([self = shared_from_this()] { self->worker_loop(); }).detach();
+    stream_threads::start([self = shared_from_this()] { self->worker_loop(); });
     worker_ = Worker::kAwake;
     return true;
   } catch (const std::system_error&) {
@@ -290,7 +290,8 @@ void CpuStream::worker_loop() {
                      [this] { return kicked_ || closed_; });
     } else {
       worker_ = Worker::kParked;
-      wake_.wait(lock, [this] { return worker_ == Worker::kAwake || closed_; });
+      wake_.wait(lock,
+                 [this] { return worker_ == Worker::kAwake || closed_ || process::exiting(); });
       quiet_since = Clock::now();
     }
     kicked_ = false;
@@ -320,6 +321,7 @@ void CpuStream::close() {
     drain_locked(lock);
     end_worker_locked();
   }
+  stream_threads::join_ended();
   memory::reclaim_if_deferred();
 }
 
@@ -338,6 +340,7 @@ void CpuStream::abort() {
     }
     end_worker_locked();
   }
+  stream_threads::join_ended();
   memory::reclaim_if_deferred();
 }
 

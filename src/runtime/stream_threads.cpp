@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/stream_threads.h"
+
+#include <algorithm>
+#include <condition_variable>
+#include <cstddef>
+#include <list>
+#include <mutex>
+#include <new>
+#include <thread>
+#include <utility>
+
+namespace aclgrad::stream_threads {
+namespace {
+
+struct Thread {
+  std::thread handle;
+  bool ended = false;  // its function has returned
+};
+
+struct Threads {
+  std::mutex mutex;
+  std::condition_variable one_ended;
+  std::list<Thread> list;
+};
+
+// Never destroyed, because threads may end while static destructors run; made without memory, which
+// those who join cannot be refused.
+Threads& threads() noexcept {
+  alignas(Threads) static std::byte place[sizeof(Threads)];
+  static auto* const made = new (place) Threads;
+  return *made;
+}
+
+}  // namespace
+
+void start(std::function<void()> run) {
+  join_ended();
+  Threads& all = threads();
+  std::list<Thread> made(1);
+  Thread& thread = made.front();
+  // Held until the thread is in the list: it marks its end there.
+  const std::lock_guard lock(all.mutex);
+  thread.handle = std::thread([&all, &thread, run = std::move(run)] {
+    run();
+    const std::lock_guard ending(all.mutex);
+    thread.ended = true;
+    all.one_ended.notify_all();
+  });
+  all.list.splice(all.list.end(), made);
+}
+
+void join_ended() noexcept {
+  Threads& all = threads();
+  std::list<Thread> ended;
+  {
+    const std::lock_guard lock(all.mutex);
+    for (auto thread = all.list.begin(); thread != all.list.end();) {
+      const auto next = std::next(thread);
+      if (thread->ended) ended.splice(ended.end(), all.list, thread);
+      thread = next;
+    }
+  }
+  for (Thread& thread : ended) thread.handle.join();
+}
+
+void join_all(const Deadline& deadline) noexcept {
+  Threads& all = threads();
+  {
+    std::unique_lock lock(all.mutex);
+    all.one_ended.wait_until(lock, deadline.at(), [&] {
+      return std::all_of(all.list.begin(), all.list.end(),
+                         [](const Thread& thread) { return thread.ended; });
+    });
+  }
+  join_ended();
+}
+
+}  // namespace aclgrad::stream_threads

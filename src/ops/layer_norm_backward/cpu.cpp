@@ -218,7 +218,7 @@ void visit_groups_by_turns(const Job& job, const Visiting& visiting, int64_t sla
                  visit_by_turns(job, visiting.turns, rows[other], groups[other], rows[here], way);
                } else {
                  if (waits) write_rows_alone(job, rows[other], groups[other], way);
-                 find_means_alone(job, rows[here]);
+                 find_means(job, rows[here]);
                }
                waits = true;
                here = other;
@@ -231,10 +231,11 @@ template <class T>
 void slab(const Job& job, int64_t index) {
   const Visiting visiting = visiting_of<T>(job);
   DxWay<T> way;
-  if (visiting.turns == Turns::kNone) {
-    visit_groups<T>(job, visiting, index, visiting.staged ? &way : nullptr);
-  } else {
-    visit_groups_by_turns<T>(job, visiting, index, visiting.staged ? &way : nullptr);
+  DxWay<T>* const taken = visiting.staged ? &way : nullptr;
+  if (!kHasTurns || visiting.turns == Turns::kNone) {
+    visit_groups<T>(job, visiting, index, taken);
+  } else if constexpr (kHasTurns) {
+    visit_groups_by_turns<T>(job, visiting, index, taken);
   }
   way.flush();
   if (job.streaming) hwy::FlushStream();

@@ -101,8 +101,7 @@ HWY_INLINE void find_means(const Job& job, Rows<T>& rows) {
   if (job.gathered) {
     sum_gathered_rows(rows, job.forms, job.gamma, cols, job.reciprocal_cols);
   } else {
-    InPlace<T> source{rows};
-    sum_rows(rows, source, job.gamma, cols, job.reciprocal_cols, [](size_t) {});
+    sum_dense_rows(rows, job.gamma, cols, job.reciprocal_cols);
   }
   classify(job, rows);
 }

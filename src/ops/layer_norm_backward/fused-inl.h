@@ -46,6 +46,9 @@ struct Distance {
   intptr_t dy, x;
 };
 
+// Compiled for no other instruction set.
+inline constexpr bool kHasTurns = HWY_TARGET <= HWY_AVX2;
+
 enum class Turns : uint8_t {
   kNone,     // the visits of a group come one after the other
   kOfRows,   // of whole rows
@@ -74,7 +77,7 @@ template <class T>
 Turns turns_of(const Job& job, bool staged) {
   const Problem& problem = job.problem;
   const int64_t cols = problem.cols;
-  const bool fits = HWY_TARGET <= HWY_AVX2 && !kDropsPrefetches && !has_small_l2();
+  const bool fits = kHasTurns && !kDropsPrefetches && !has_small_l2();
   const bool plain =
       problem.want_dx && problem.dx.dtype == problem.x.dtype && has_equal_distances(job);
   if (!fits || !plain || cols < int64_t{kRound} || problem.rows <= kRowBlock) return Turns::kNone;
@@ -125,8 +128,7 @@ void turn_rows(const Job& job, Rows<T>& now, const Group& group, Rows<T>& next, 
   alignas(64) float block_chain[2 * kTile];  // groups that are a block have fewer columns
   float* const chain = group.chain == nullptr ? block_chain : group.chain;
   if (group.first) clear_chains<T>(chain, job.problem.cols);
-  InPlace<T> source{next};
-  sum_rows(next, source, job.gamma, cols, job.reciprocal_cols, [&](size_t r) HWY_ATTR {
+  sum_rows(next, job.gamma, cols, job.reciprocal_cols, [&](size_t r) HWY_ATTR {
     if (r % kFusedRows != kFusedRows - 1) return;
     write_pair(now, r + 1 - kFusedRows, cols, job.gamma, store, chain);
   });
@@ -210,29 +212,23 @@ void turn_rounds(const Job& job, Rows<T>& now, const Group& group, Rows<T>& next
   }
 }
 
-// The visits of a group that takes no turns.
-template <class T>
-HWY_NOINLINE void find_means_alone(const Job& job, Rows<T>& rows) {
-  find_means(job, rows);
-}
+// The second visit of a group that takes no turns.
 template <class T>
 HWY_NOINLINE void write_rows_alone(const Job& job, Rows<T>& rows, const Group& group,
                                    DxWay<T>* way) {
   write_rows<T>(job, rows, group, 0, job.problem.cols, way);
 }
 
-// Second visit of a group and first visit of the next one, if turns_of() can give `turns` here.
+// Second visit of a group and first visit of the next one.
 template <class T>
 void visit_by_turns(const Job& job, Turns turns, Rows<T>& now, const Group& group, Rows<T>& next,
                     DxWay<T>* way) {
-  if constexpr (HWY_TARGET <= HWY_AVX2) {  // compiled for no other
-    if (turns == Turns::kOfRows) {
-      turn_rows(job, now, group, next, way);
-    } else {
-      turn_rounds(job, now, group, next, way);
-    }
-    classify(job, next);
+  if (turns == Turns::kOfRows) {
+    turn_rows(job, now, group, next, way);
+  } else {
+    turn_rounds(job, now, group, next, way);
   }
+  classify(job, next);
 }
 
 }  // namespace

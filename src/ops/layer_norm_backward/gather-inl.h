@@ -22,6 +22,14 @@ namespace aclgrad::layer_norm_backward {
 namespace HWY_NAMESPACE {
 namespace {
 
+// Columns [at, at + count) of a row: where they lie, or their copy in `buffer`.
+template <class T>
+const T* gather_columns(const Segments& form, const T* row, size_t at, size_t count, T* buffer) {
+  if (form.dense()) return row + at;
+  form.copy_in(row, static_cast<int64_t>(at), static_cast<int64_t>(count), buffer);
+  return buffer;
+}
+
 // Source of the first visit: the chunk of the row that was asked for last.
 template <class T>
 class Gathered {
@@ -29,31 +37,45 @@ class Gathered {
   Gathered(const Rows<T>& rows, const RowForms& forms) : rows_(rows), forms_(forms) {}
 
   const T* dy(size_t r, size_t at, size_t count) {
-    return chunk(forms_.dy, rows_.dy[r], at, count, dy_);
+    return gather_columns(forms_.dy, rows_.dy[r], at, count, dy_);
   }
   const T* x(size_t r, size_t at, size_t count) {
-    return chunk(forms_.x, rows_.x[r], at, count, x_);
+    return gather_columns(forms_.x, rows_.x[r], at, count, x_);
   }
 
  private:
-  static const T* chunk(const Segments& form, const T* row, size_t at, size_t count, T* buffer) {
-    if (form.dense()) return row + at;
-    form.copy_in(row, static_cast<int64_t>(at), static_cast<int64_t>(count), buffer);
-    return buffer;
-  }
-
   const Rows<T>& rows_;
   const RowForms& forms_;
   alignas(64) T dy_[kChainColumns];
   alignas(64) T x_[kChainColumns];
 };
 
-// sum_rows() of gathered rows. A function of its own keeps the buffers out of its caller's frame.
+// sum_rows() for whom there is nothing to do between the rows: its many forms are compiled once.
+template <class T>
+HWY_NOINLINE void sum_dense_rows(Rows<T>& rows, const float* gamma, size_t cols,
+                                 double reciprocal_cols) {
+  sum_rows(rows, gamma, cols, reciprocal_cols, [](size_t) {});
+}
+
+// The same of gathered rows, of which short ones are gathered together. A function of its own keeps
+// the buffers out of its caller's frame.
 template <class T>
 HWY_NOINLINE void sum_gathered_rows(Rows<T>& rows, const RowForms& forms, const float* gamma,
                                     size_t cols, double reciprocal_cols) {
-  Gathered<T> source(rows, forms);
-  sum_rows(rows, source, gamma, cols, reciprocal_cols, [](size_t) {});
+  if (cols > kShortColumns<T>) {
+    Gathered<T> source(rows, forms);
+    return sum_long_rows(rows, source, gamma, cols, reciprocal_cols, [](size_t) {});
+  }
+  alignas(64) T dy[kRows][kShortColumns<T>];
+  alignas(64) T x[kRows][kShortColumns<T>];
+  Rows<T> dense = rows;
+  for (size_t r = 0; r < rows.count; ++r) {
+    dense.dy[r] = gather_columns(forms.dy, rows.dy[r], 0, cols, dy[r]);
+    dense.x[r] = gather_columns(forms.x, rows.x[r], 0, cols, x[r]);
+  }
+  sum_dense_rows(dense, gamma, cols, reciprocal_cols);
+  std::copy_n(dense.mean_g, rows.count, rows.mean_g);
+  std::copy_n(dense.mean_gx, rows.count, rows.mean_gx);
 }
 
 // sum_row() of columns [begin, begin + count) of row 0, gathered.
@@ -81,15 +103,12 @@ template <class T>
 void gather_tile(const Rows<T>& rows, size_t first, const RowForms& forms, aclDataType dx_dtype,
                  int64_t begin, int64_t count, Tiles<T>& tiles, Rows<T>& part) {
   const auto dx_size = static_cast<int64_t>(dtype_size(dx_dtype));
-  const auto place = [&](const Segments& form, const T* row, T* buffer) -> const T* {
-    if (form.dense()) return row + begin;
-    form.copy_in(row, begin, count, buffer);
-    return buffer;
-  };
+  const auto at = static_cast<size_t>(begin);
+  const auto columns = static_cast<size_t>(count);
   for (size_t r = 0; r < part.count; ++r) {
     const size_t from = first + r;
-    part.dy[r] = place(forms.dy, rows.dy[from], tiles.dy[r]);
-    part.x[r] = place(forms.x, rows.x[from], tiles.x[r]);
+    part.dy[r] = gather_columns(forms.dy, rows.dy[from], at, columns, tiles.dy[r]);
+    part.x[r] = gather_columns(forms.x, rows.x[from], at, columns, tiles.x[r]);
     part.dx[r] = tiles.dx[r];
     if (forms.dx.dense()) part.dx[r] = static_cast<char*>(rows.dx[from]) + begin * dx_size;
     part.mean[r] = rows.mean[from];

@@ -299,11 +299,15 @@ HWY_INLINE void join_rows(Rows<T>& rows, double reciprocal_cols, SumOne&& sum_on
   }
 }
 
-// First visit: mean_g and mean_gx of every row. Rows of at most kChainColumns columns are summed
+// Columns of the rows whose sums are unrolled, a form for each number of strips.
+template <class T>
+inline constexpr size_t kShortColumns = (kStripVectors<T> == 1 ? 4 : 3) * kStrip<T>;
+
+// First visit: mean_g and mean_gx of every row. Those of at most kChainColumns columns are summed
 // over their lanes eight at a time.
 template <class T, class Source, class Between>
-HWY_INLINE void sum_rows(Rows<T>& rows, Source& source, const float* gamma, size_t cols,
-                         double reciprocal_cols, Between&& between) {
+HWY_INLINE void sum_long_rows(Rows<T>& rows, Source& source, const float* gamma, size_t cols,
+                              double reciprocal_cols, Between&& between) {
   if (cols > kChainColumns) {
     for (size_t r = 0; r < rows.count; ++r) {
       double sums[2];
@@ -316,23 +320,34 @@ HWY_INLINE void sum_rows(Rows<T>& rows, Source& source, const float* gamma, size
   }
   const Ahead ahead = rows.ahead;
   const bool open = rows.open;
-  const auto sum_all = [&](auto&& sum_one) ACLGRAD_INLINED {
-    join_rows(
-        rows, reciprocal_cols,
-        [&](size_t r, F32x16(&sums)[2]) ACLGRAD_INLINED {
-          sum_one(source.dy(r, 0, cols), source.x(r, 0, cols), rows.mean[r], sums);
-        },
-        between);
-  };
+  join_rows(
+      rows, reciprocal_cols,
+      [&](size_t r, F32x16(&sums)[2]) ACLGRAD_INLINED {
+        sum_chains<false>(source.dy(r, 0, cols), source.x(r, 0, cols), gamma, cols, rows.mean[r],
+                          ahead, open, sums);
+      },
+      between);
+}
+
+// The same of rows of any length.
+template <class T, class Between>
+HWY_INLINE void sum_rows(Rows<T>& rows, const float* gamma, size_t cols, double reciprocal_cols,
+                         Between&& between) {
+  const Ahead ahead = rows.ahead;
+  const bool open = rows.open;
   const auto sum_strips = [&](auto strips) ACLGRAD_INLINED {
     constexpr size_t kStrips = decltype(strips)::value;
     Strip<T> numbers[kStrips];
     for (size_t s = 0; s < kStrips; ++s) numbers[s] = load_numbers<T>(gamma + s * kStrip<T>);
     const size_t last = cols - (kStrips - 1) * kStrip<T>;
     const auto sum_with = [&](auto vectors, auto whole) ACLGRAD_INLINED {
-      sum_all([&](const T* dy, const T* x, float mean, F32x16(&sums)[2]) ACLGRAD_INLINED {
-        sum_short<T, kStrips, vectors, whole>(dy, x, numbers, last, mean, ahead, open, sums);
-      });
+      join_rows(
+          rows, reciprocal_cols,
+          [&](size_t r, F32x16(&sums)[2]) ACLGRAD_INLINED {
+            sum_short<T, kStrips, vectors, whole>(rows.dy[r], rows.x[r], numbers, last,
+                                                  rows.mean[r], ahead, open, sums);
+          },
+          between);
     };
     if (last == kStrip<T>) {
       sum_with(std::integral_constant<size_t, kStripVectors<T>>(), std::true_type());
@@ -347,8 +362,8 @@ HWY_INLINE void sum_rows(Rows<T>& rows, Source& source, const float* gamma, size
   if constexpr (kStripVectors<T> == 1) {
     if (cols <= 4 * kStrip<T>) return sum_strips(std::integral_constant<size_t, 4>());
   }
-  sum_all([&](const T* dy, const T* x, float mean, F32x16(&sums)[2])
-              ACLGRAD_INLINED { sum_chains<false>(dy, x, gamma, cols, mean, ahead, open, sums); });
+  InPlace<T> source{rows};
+  sum_long_rows(rows, source, gamma, cols, reciprocal_cols, between);
 }
 
 }  // namespace

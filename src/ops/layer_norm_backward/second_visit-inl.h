@@ -93,7 +93,7 @@ HWY_INLINE void visit_tile(const Job& job, const Rows<T>& rows, size_t first, si
   }
   const auto begin = static_cast<size_t>(tile.begin);
   const auto end = static_cast<size_t>(tile.end);
-  if constexpr (kPlain) {
+  if constexpr (kPlain && HWY_TARGET != HWY_SCALAR) {  // where a form each is worth its code
     if (!rows.ahead.any()) {
       return write_columns<T, kPlain, Fetch::kNothing>(rows, first, last, job.gamma, store, begin,
                                                        end, tile.chain);

@@ -111,6 +111,8 @@ endif()
 
 function(add_aclgrad_test name)
   add_aclgrad_program(${name} ${ARGN})
+  # Tests compile in half the time of -O3 so.
+  target_compile_options(${name} PRIVATE $<$<CONFIG:Release>:-O1;-g1>)
   target_link_libraries(${name} PRIVATE GTest::gtest_main hwy::hwy)
   precompile_test_headers(${name})
   register_test(${name} ${ACLGRAD_TEST_LAUNCHER} $<TARGET_FILE:${name}> ${ACLGRAD_TEST_FILTER})

@@ -6,8 +6,8 @@ set -euo pipefail
 
 declare -A groups=(
   [build]="g++ cmake ninja-build pkg-config libhwy-dev libtbb-dev"
-  [test]="libgtest-dev libopenblas-dev binutils util-linux python3 python3-venv"
-  [demo]="bible-kjv libopenblas-dev"
+  [test]="ccache libgtest-dev libopenblas-dev binutils util-linux python3 python3-venv"
+  [demo]="ccache bible-kjv libopenblas-dev"
   [lint]="clang-format-14 clang-tidy-14"
   [aarch64]="g++-aarch64-linux-gnu qemu-user libhwy-dev:arm64 libtbb-dev:arm64 libgtest-dev:arm64"
 )

@@ -92,6 +92,13 @@ HWY_INLINE void ask_for(const void* line) {
   }
 }
 
+// A row that is not whole lines may end a line behind the one in which its last columns were asked
+// for.
+template <class T>
+HWY_INLINE void ask_for_end(const T* row, size_t end) {
+  if (end % (kLineBytes / sizeof(T)) != 0) ask_for<Ask::kNextRows>(row + end - 1);
+}
+
 // Where prefetches wait, runs of more than a chain of 16-bit rows ask within the rows, if their
 // tile is longer than what is asked ahead (two cores of Emerald Rapids, bf16 65536x2x768 4.41
 // -> 4.27 ms, f16 65536x50304x768-freq 6.69 -> 6.21; 256 to 768 bytes are alike; one index and FP32
@@ -136,6 +143,9 @@ HWY_INLINE void sum_chain(const Chain<T>& chain, Columns columns, Use&& use) {
       const T* from = chain.rows[r] + at;
       sum = add(sum, lanes == kLanes ? load16(from) : load_first(from, lanes));
       ask_for<kAsk>(asked.rows[r] + asked.column);
+      if constexpr (kAsk == Ask::kNextRows) {
+        if (at + lanes == end) ask_for_end(chain.ahead[r], end);
+      }
     }
     use(at, lanes, sum);
   }

@@ -80,6 +80,7 @@ void write_single(const Sweep& sweep, int64_t entry, int64_t end, Columns column
     const F32x16 row = lanes == kLanes ? load16(from + at) : load_first(from + at, lanes);
     put(add(row, zero16()), out, at, lanes, streamed);  // -0 becomes +0
   }
+  ask_for_end(ahead, columns.last);
 }
 
 // Columns of a run of at most sixteen rows: one FP32 chain. Its quotient in FP32 is what FP64 would

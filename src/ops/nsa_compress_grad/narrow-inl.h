@@ -2,7 +2,9 @@
 // Heads of sixteen or thirty-two columns. Of such a head joining the lanes of each token's chain of
 // dw takes more than the products in it. So x of the sixteen tokens is turned into columns, once
 // for all windows: a window's chains are then products of columns with single elements of dy, and
-// the sums of its sixteen tokens come out in the lanes of one vector.
+// the sums of its sixteen tokens come out in the lanes of one vector. Turning takes vectors of one
+// register (turned_rows-inl.h); where one is two, heads of sixteen columns, whose chains are one
+// product a lane, leave them joined by halves already.
 
 #if defined(ACLGRAD_OPS_NSA_COMPRESS_GRAD_NARROW_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef ACLGRAD_OPS_NSA_COMPRESS_GRAD_NARROW_INL_H_
@@ -12,6 +14,7 @@
 #endif
 
 #include "kernels/cpu/constants-inl.h"
+#include "kernels/cpu/lane_sums-inl.h"
 #include "kernels/cpu/lanes-inl.h"
 #include "kernels/cpu/pairs-inl.h"
 #include "kernels/cpu/rows_ahead.h"
@@ -26,10 +29,10 @@ namespace {
 using namespace aclgrad::HWY_NAMESPACE;
 
 // The widest head that is taken so: of 48 columns turning takes what joining would.
-constexpr size_t kMostNarrow = kPair;
+constexpr size_t kMostNarrow = kTurnsRows ? kPair : kLanes;
 
 constexpr bool is_narrow(int64_t columns, int64_t windows) {
-  return kTurnsRows && columns <= static_cast<int64_t>(kMostNarrow) &&
+  return kParts <= 2 && columns <= static_cast<int64_t>(kMostNarrow) &&
          windows <= static_cast<int64_t>(kMostTogether);
 }
 
@@ -155,6 +158,61 @@ void visit_narrow_of(int64_t windows, const Piece<T>& piece, float* sums,
     } else {
       visit_narrow<R, 2>(piece, sums, ahead);
     }
+  } else if constexpr (R > 1) {
+    visit_narrow_of<R - 1>(windows, piece, sums, ahead);
+  }
+}
+#elif HWY_TARGET == HWY_AVX2
+// As above, heads of sixteen columns. The halves of a chain are added as lane_sums() does first.
+template <size_t R, class T>
+void visit_narrow(const Piece<T>& piece, float* sums, RowsAhead<T> ahead) {
+  const TagF32 d;
+  alignas(64) float halves[R][kTokens * kPartLanes];
+  // Copies, because the compiler must assume that a store to dx changes them.
+  const int64_t w_window = piece.w_window, x_token = piece.x_token, dx_token = piece.dx_token;
+  const bool streaming = piece.streaming;
+  for (int64_t h = 0; h < piece.heads; ++h) {
+    F32x16 grads[R];
+    for_constants<R>([&](auto a) HWY_ATTR {
+      grads[a] = load16(piece.dy + h * piece.dy_head - static_cast<int64_t>(a) * piece.dy_window);
+    });
+    const float* w = piece.w + h * piece.w_head;
+    const T* x = piece.x + h * piece.x_head;
+    T* dx = piece.dx + h * piece.dx_head;
+    for (size_t u = 0; u < kTokens; u += 2) {  // half a line each
+      ahead.next_line();
+      for_constants<2>([&](auto t) ACLGRAD_INLINED {
+        const F32x16 value = load16(x);
+        F32x16 sum = zero16();
+        for_constants<R>([&](auto a) ACLGRAD_INLINED {
+          sum = fma(set16(w[static_cast<int64_t>(a) * w_window]), grads[a], sum);
+          const F32x16 dw = mul(grads[a], value);  // -0 becomes +0 in the totals
+          hn::Store(hn::Add(dw.part[0], dw.part[1]), d, halves[a] + (u + t) * kPartLanes);
+        });
+        streaming ? stream16(sum, dx) : store16(sum, dx);
+        ++w;
+        x += x_token;
+        dx += dx_token;
+      });
+    }
+    for_constants<R>([&](auto a) HWY_ATTR {
+      for_constants<kParts>([&](auto part) HWY_ATTR {
+        VecF32 v[kPartLanes];
+        for_constants<kPartLanes>([&](auto k) HWY_ATTR {
+          v[k] = hn::Load(d, halves[a] + (part * kPartLanes + k) * kPartLanes);
+        });
+        hn::StoreU(joined_lanes(v), d, sums + part * kPartLanes);
+      });
+      sums += kTokens;
+    });
+  }
+}
+
+template <size_t R = kMostTogether, class T>
+void visit_narrow_of(int64_t windows, const Piece<T>& piece, float* sums,
+                     const RowsAhead<T>& ahead) {
+  if (windows == static_cast<int64_t>(R)) {
+    visit_narrow<R>(piece, sums, ahead);
   } else if constexpr (R > 1) {
     visit_narrow_of<R - 1>(windows, piece, sums, ahead);
   }

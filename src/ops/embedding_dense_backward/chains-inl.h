@@ -93,10 +93,12 @@ HWY_INLINE void ask_for(const void* line) {
 }
 
 // A row that is not whole lines may end a line behind the one in which its last columns were asked
-// for.
+// for: the more of them, the more often (two cores of Zen 3, f32 833333x833333x15 36 -> 27 ms,
+// 403226x403226x31 20 -> 17.6; 33 columns 0.94 times as fast where it is asked for one).
 template <class T>
 HWY_INLINE void ask_for_end(const T* row, size_t end) {
-  if (end % (kLineBytes / sizeof(T)) != 0) ask_for<Ask::kNextRows>(row + end - 1);
+  constexpr size_t kLine = kLineBytes / sizeof(T);
+  if (end % kLine > kLine / 4) ask_for<Ask::kNextRows>(row + end - 1);
 }
 
 // Where prefetches wait, runs of more than a chain of 16-bit rows ask within the rows, if their

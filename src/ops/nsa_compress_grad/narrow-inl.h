@@ -42,6 +42,12 @@ constexpr int64_t narrow_heads(int64_t columns, int64_t windows) {
   return std::min(kTileChains * kGroup / windows, kCollectedColumns / columns);
 }
 
+// Heads of half a line each that are visited side by side, so that each token's line of dx can go
+// past the caches as soon as it is there, and windows of which registers and the first level hold
+// what that takes. Does not influence the bits.
+constexpr size_t kPairedHeads = 2;
+constexpr int64_t kMostPairedWindows = kTurnsRows ? 0 : 4;
+
 #if HWY_TARGET <= HWY_AVX3
 // V vectors of columns of sixteen tokens, which stand in the order of load16() or load_pair().
 template <size_t V>
@@ -163,43 +169,56 @@ void visit_narrow_of(int64_t windows, const Piece<T>& piece, float* sums,
   }
 }
 #elif HWY_TARGET == HWY_AVX2
-// As above, heads of sixteen columns. The halves of a chain are added as lane_sums() does first.
-template <size_t R, class T>
+// As above, heads of sixteen columns, H of them side by side. The halves of a chain are added as
+// lane_sums() does first.
+template <size_t R, size_t H, class T>
 void visit_narrow(const Piece<T>& piece, float* sums, RowsAhead<T> ahead) {
+  constexpr size_t kTokensOfLine = kPairedHeads / H;
   const TagF32 d;
-  alignas(64) float halves[R][kTokens * kPartLanes];
+  alignas(64) float halves[H][R][kTokens * kPartLanes];
   // Copies, because the compiler must assume that a store to dx changes them.
-  const int64_t w_window = piece.w_window, x_token = piece.x_token, dx_token = piece.dx_token;
+  const int64_t w_window = piece.w_window, w_head = piece.w_head;
+  const int64_t x_token = piece.x_token, x_head = piece.x_head;
+  const int64_t dx_token = piece.dx_token, dx_head = piece.dx_head;
   const bool streaming = piece.streaming;
-  for (int64_t h = 0; h < piece.heads; ++h) {
-    F32x16 grads[R];
-    for_constants<R>([&](auto a) HWY_ATTR {
-      grads[a] = load16(piece.dy + h * piece.dy_head - static_cast<int64_t>(a) * piece.dy_window);
+  for (int64_t h = 0; h < piece.heads; h += static_cast<int64_t>(H)) {
+    F32x16 grads[H][R];
+    for_constants<H>([&](auto i) HWY_ATTR {
+      const T* from = piece.dy + (h + static_cast<int64_t>(i)) * piece.dy_head;
+      for_constants<R>([&](auto a) HWY_ATTR {
+        grads[i][a] = load16(from - static_cast<int64_t>(a) * piece.dy_window);
+      });
     });
-    const float* w = piece.w + h * piece.w_head;
-    const T* x = piece.x + h * piece.x_head;
-    T* dx = piece.dx + h * piece.dx_head;
-    for (size_t u = 0; u < kTokens; u += 2) {  // half a line each
+    const float* w = piece.w + h * w_head;
+    const T* x = piece.x + h * x_head;
+    T* dx = piece.dx + h * dx_head;
+    for (size_t u = 0; u < kTokens; u += kTokensOfLine) {
       ahead.next_line();
-      for_constants<2>([&](auto t) ACLGRAD_INLINED {
-        const F32x16 value = load16(x);
-        F32x16 sum = zero16();
-        for_constants<R>([&](auto a) ACLGRAD_INLINED {
-          sum = fma(set16(w[static_cast<int64_t>(a) * w_window]), grads[a], sum);
-          const F32x16 dw = mul(grads[a], value);  // -0 becomes +0 in the totals
-          hn::Store(hn::Add(dw.part[0], dw.part[1]), d, halves[a] + (u + t) * kPartLanes);
+      for_constants<kTokensOfLine>([&](auto t) ACLGRAD_INLINED {
+        for_constants<H>([&](auto i) ACLGRAD_INLINED {
+          const auto head = static_cast<int64_t>(i);
+          const F32x16 value = load16(x + head * x_head);
+          F32x16 sum = zero16();
+          for_constants<R>([&](auto a) ACLGRAD_INLINED {
+            const F32x16 weight = set16(w[head * w_head + static_cast<int64_t>(a) * w_window]);
+            sum = fma(weight, grads[i][a], sum);
+            const F32x16 dw = mul(grads[i][a], value);  // -0 becomes +0 in the totals
+            hn::Store(hn::Add(dw.part[0], dw.part[1]), d, halves[i][a] + (u + t) * kPartLanes);
+          });
+          T* const to = dx + head * dx_head;
+          streaming ? stream16(sum, to) : store16(sum, to);
         });
-        streaming ? stream16(sum, dx) : store16(sum, dx);
         ++w;
         x += x_token;
         dx += dx_token;
       });
     }
-    for_constants<R>([&](auto a) HWY_ATTR {
+    for_constants<H * R>([&](auto chain) HWY_ATTR {
+      const float* from = halves[chain / R][chain % R];
       for_constants<kParts>([&](auto part) HWY_ATTR {
         VecF32 v[kPartLanes];
         for_constants<kPartLanes>([&](auto k) HWY_ATTR {
-          v[k] = hn::Load(d, halves[a] + (part * kPartLanes + k) * kPartLanes);
+          v[k] = hn::Load(d, from + (part * kPartLanes + k) * kPartLanes);
         });
         hn::StoreU(joined_lanes(v), d, sums + part * kPartLanes);
       });
@@ -212,7 +231,12 @@ template <size_t R = kMostTogether, class T>
 void visit_narrow_of(int64_t windows, const Piece<T>& piece, float* sums,
                      const RowsAhead<T>& ahead) {
   if (windows == static_cast<int64_t>(R)) {
-    visit_narrow<R>(piece, sums, ahead);
+    if constexpr (static_cast<int64_t>(R) <= kMostPairedWindows) {
+      if (piece.streaming && piece.heads % int64_t{kPairedHeads} == 0) {
+        return visit_narrow<R, kPairedHeads>(piece, sums, ahead);
+      }
+    }
+    visit_narrow<R, 1>(piece, sums, ahead);
   } else if constexpr (R > 1) {
     visit_narrow_of<R - 1>(windows, piece, sums, ahead);
   }

@@ -159,11 +159,13 @@ TEST(NsaCompressGrad, OutputsThatBypassTheCaches) {
   struct Shape {
     int64_t heads, width, window;
   };
-  // 11x48: ten heads leave together, visited five by five.
+  // 11x48: ten heads leave together, visited five by five. 10x16: two heads make a line, of 3x16
+  // they do not.
   for (const auto& [heads, width, window] : {Shape{2, 128, 32},
                                              {3, 48, 32},
                                              {11, 48, 48},
                                              {10, 16, 32},
+                                             {3, 16, 64},
                                              {1, 16, 32},
                                              {5, 32, 32},
                                              {2, 272, 32}}) {
@@ -360,7 +362,8 @@ TEST(NsaCompressGrad, WorkspaceOfLargeProblemsIsSmall) {
 
 TEST(NsaCompressGrad, InPlaceGivesTheSameBits) {
   for (const Case& shape :
-       {Case{131, 3, 48, 32, 16, {67, 130}}, Case{300, 2, 272, 64, 16, {}},
+       {Case{131, 3, 48, 32, 16, {67, 130}}, Case{300, 2, 16, 64, 16, {}},
+        Case{300, 2, 272, 64, 16, {}},
         Case{700, 1, 32, 400, 16, {}}, Case{2400, 1, 128, 32, 16, {1000, 2300}}}) {
     for (const Arrangement view :
          {Arrangement::kContiguous, Arrangement::kRowPadded, Arrangement::kTransposed}) {

@@ -19,6 +19,7 @@
 #include "kernels/cpu/lane_sums-inl.h"
 #include "kernels/cpu/lanes-inl.h"
 #include "kernels/cpu/rows_ahead.h"
+#include "kernels/cpu/stage-inl.h"
 #include "kernels/cpu/sums-inl.h"
 #include "ops/nsa_compress_grad/groups.h"
 #include "ops/nsa_compress_grad/job.h"
@@ -203,15 +204,19 @@ HWY_INLINE void visit_tile(const Job& job, const Group& group, int64_t slab, int
   }
 }
 
-// Whether rows of dx, half a line each, follow each other: to collect them would keep the store
-// buffer waiting for all lines of a group at once (f16 1041667x1x16, windows of 96 tokens every 16,
-// Emerald Rapids: 7.5 -> 5.3 ms).
+// Whether heads of dx, half a line each, come in pairs that are visited side by side, or one a
+// token, which follow each other: to collect them would keep the store buffer waiting for all lines
+// of a group at once (f16 1041667x1x16, windows of 96 tokens every 16, Emerald Rapids: 7.5 -> 5.3
+// ms).
 template <class T>
 bool streams_halves(const Job& job, const T* dx) {
   constexpr auto kHalf = static_cast<int64_t>(kLanes);
   const Problem& problem = job.problem;
-  return problem.heads == 1 && problem.width == kHalf && problem.dx.strides[0] == kHalf &&
-         can_stream(dx) && is_narrow(job);
+  const auto& strides = problem.dx.strides;
+  if (problem.width != kHalf || !is_narrow(job) || !can_stream(dx)) return false;
+  if (problem.heads == 1) return strides[0] == kHalf;
+  return job.most_windows() <= kMostPairedWindows && problem.heads % int64_t{kPairedHeads} == 0 &&
+         strides[1] == kHalf && strides[0] % (2 * kHalf) == 0 && begins_line(dx);
 }
 
 // Heads from `head` on whose dx is collected, as many as there is room for, so that few lines are
@@ -223,14 +228,14 @@ void visit_collected(const Job& job, const Group& group, int64_t slab, int64_t h
   const View& dx = problem.dx;
   const int64_t columns = std::min(kSegment, problem.width - column);
   T* const to = static_cast<T*>(job.at.dx) + offset_in(dx, group, head, column);
-  if (streams_halves(job, to)) {
-    return visit_tile<T>(job, group, slab, head, heads, column, {true}, scratch);
-  }
   T* const collected = reinterpret_cast<T*>(scratch.collected);
+  const bool streams = streams_halves(job, to);
   for (int64_t h = 0; h < heads; h += tile) {
-    visit_tile<T>(job, group, slab, head + h, std::min(tile, heads - h), column,
-                  {false, collected + h * columns, heads * columns}, scratch);
+    const Way<T> way =
+        streams ? Way<T>{true} : Way<T>{false, collected + h * columns, heads * columns};
+    visit_tile<T>(job, group, slab, head + h, std::min(tile, heads - h), column, way, scratch);
   }
+  if (streams) return;
   stream_collected<T>({to, dx.strides[0], dx.strides[1]}, heads, columns, collected);
 }
 

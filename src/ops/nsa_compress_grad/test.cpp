@@ -361,10 +361,9 @@ TEST(NsaCompressGrad, WorkspaceOfLargeProblemsIsSmall) {
 }
 
 TEST(NsaCompressGrad, InPlaceGivesTheSameBits) {
-  for (const Case& shape :
-       {Case{131, 3, 48, 32, 16, {67, 130}}, Case{300, 2, 16, 64, 16, {}},
-        Case{300, 2, 272, 64, 16, {}},
-        Case{700, 1, 32, 400, 16, {}}, Case{2400, 1, 128, 32, 16, {1000, 2300}}}) {
+  for (const Case& shape : {Case{131, 3, 48, 32, 16, {67, 130}}, Case{300, 2, 16, 64, 16, {}},
+                            Case{300, 2, 272, 64, 16, {}}, Case{700, 1, 32, 400, 16, {}},
+                            Case{2400, 1, 128, 32, 16, {1000, 2300}}}) {
     for (const Arrangement view :
          {Arrangement::kContiguous, Arrangement::kRowPadded, Arrangement::kTransposed}) {
       Problem apart(shape, ACL_FLOAT16);

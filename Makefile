@@ -18,7 +18,9 @@ RIVALS ?=
 # PARTS=suite memcheck: options and parts of scripts/gpu.sh; all by default.
 PARTS ?=
 
-# Only builds with tests make warnings errors; ccache still finds what another build compiled.
+# What the builds below build/ compile alike is compiled once, where there is ccache; that warnings
+# are errors to some of them makes no difference to it.
+export CCACHE_DIR ?= $(CURDIR)/build/ccache
 export CCACHE_IGNOREOPTIONS ?= -Werror*
 
 help:

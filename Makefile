@@ -22,6 +22,7 @@ PARTS ?=
 # are errors to some of them makes no difference to it.
 export CCACHE_DIR ?= $(CURDIR)/build/ccache
 export CCACHE_IGNOREOPTIONS ?= -Werror*
+export CCACHE_NOHASHDIR ?= true
 
 help:
 	@echo 'make demo                 build, install below build/, train a language model on a real book'

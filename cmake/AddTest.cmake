@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# add_aclgrad_test(name sources...): a GoogleTest program against the three libraries, run by ctest.
+# add_aclgrad_test(name [PLAIN] sources...): a GoogleTest program against the three libraries, run by
+# ctest. PLAIN: no sanitizer sees the program's own code, only the libraries'.
 # precompile_test_headers(name): for a program that uses GoogleTest and was not added so.
 # register_test(name command...): any other test. register_oracle_test(name command...): one that
 # needs PyTorch; it finds the python in the environment variable ACLGRAD_ORACLE_PYTHON.
@@ -65,23 +66,23 @@ function(register_oracle_test name)
   endif()
 endfunction()
 
-function(use_aclgrad_libraries name)
+function(use_aclgrad_libraries name settings)
   target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR}/src
     ${PROJECT_SOURCE_DIR}/tests ${PROJECT_BINARY_DIR}/tests)
-  target_link_libraries(${name} PRIVATE aclgrad_settings opapi nnopbase ascendcl)
+  target_link_libraries(${name} PRIVATE ${settings} opapi nnopbase ascendcl)
 endfunction()
 
-# What tests include of others is half of what they take to compile. The plain build does without, and
-# so shows what a file forgot to include.
+# What tests include of others is half of what they take to compile with a sanitizer. Other builds do
+# without, and so show what a file forgot to include.
 function(precompile_test_headers name)
-  if(ACLGRAD_SANITIZE STREQUAL "none" AND NOT ACLGRAD_CUDA STREQUAL "EMULATED")
+  if(ACLGRAD_SANITIZE STREQUAL "none")
     return()
   endif()
   if(NOT TARGET precompiled_test_headers)
     set(source ${CMAKE_BINARY_DIR}/precompiled_test_headers.cpp)
     file(CONFIGURE OUTPUT ${source} CONTENT "")
     add_library(precompiled_test_headers OBJECT EXCLUDE_FROM_ALL ${source})
-    use_aclgrad_libraries(precompiled_test_headers)
+    use_aclgrad_libraries(precompiled_test_headers aclgrad_settings)
     target_link_libraries(precompiled_test_headers PRIVATE GTest::gtest)
     target_precompile_headers(precompiled_test_headers PRIVATE
       <gtest/gtest.h> <algorithm> <array> <atomic> <cmath> <cstdint> <functional> <limits> <map>
@@ -95,7 +96,7 @@ endfunction()
 
 function(add_aclgrad_program name)
   add_executable(${name} ${ARGN})
-  use_aclgrad_libraries(${name})
+  use_aclgrad_libraries(${name} aclgrad_settings)
 endfunction()
 
 # The sanitizers see no stores past the caches, and rows are read there as below that size: what is
@@ -110,11 +111,18 @@ if(NOT ACLGRAD_SANITIZE STREQUAL "none")
 endif()
 
 function(add_aclgrad_test name)
-  add_aclgrad_program(${name} ${ARGN})
+  cmake_parse_arguments(PARSE_ARGV 1 TEST "PLAIN" "" "")
+  if(TEST_PLAIN)
+    add_executable(${name} ${TEST_UNPARSED_ARGUMENTS})
+    use_aclgrad_libraries(${name} aclgrad_plain_settings)
+    target_link_options(${name} PRIVATE ${ACLGRAD_SANITIZER_FLAGS})
+  else()
+    add_aclgrad_program(${name} ${TEST_UNPARSED_ARGUMENTS})
+    precompile_test_headers(${name})
+  endif()
   # Tests compile in half the time of -O3 so.
   target_compile_options(${name} PRIVATE $<$<CONFIG:Release>:-O1;-g1>)
   target_link_libraries(${name} PRIVATE GTest::gtest_main hwy::hwy)
-  precompile_test_headers(${name})
   register_test(${name} ${ACLGRAD_TEST_LAUNCHER} $<TARGET_FILE:${name}> ${ACLGRAD_TEST_FILTER})
 endfunction()
 

@@ -75,7 +75,7 @@ elseif(NOT ACLGRAD_CUDA STREQUAL "OFF")
 endif()
 configure_file(${PROJECT_SOURCE_DIR}/src/base/config.h.in
   ${PROJECT_BINARY_DIR}/src/base/config.h @ONLY)
-target_include_directories(aclgrad_settings INTERFACE ${PROJECT_BINARY_DIR}/src)
+target_include_directories(aclgrad_plain_settings INTERFACE ${PROJECT_BINARY_DIR}/src)
 
 if(ACLGRAD_CUDA STREQUAL "EMULATED")
   add_subdirectory(tests/cuda/emulated)
@@ -93,7 +93,7 @@ endfunction()
 
 # CUDA counts threads in int, its pragmas are nvcc's, and a GPU refuses accesses that are not aligned
 # (tests/cuda/emulated/fibers.cpp has what is called then).
-set(ACLGRAD_EMULATED_OPTIONS -Wno-unknown-pragmas -Wno-sign-conversion -fsanitize=alignment)
+set(ACLGRAD_EMULATED_OPTIONS -O1 -g1 -Wno-unknown-pragmas -Wno-sign-conversion -fsanitize=alignment)
 
 function(add_cuda_kernels library)
   if(NOT ACLGRAD_HAS_CUDA)

@@ -1,13 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-# aclgrad_settings: what every own target is compiled with.
+# aclgrad_settings: what every own target is compiled with. aclgrad_plain_settings: the same without the
+# sanitizer that the build may have.
 # add_aclgrad_library(name sources...): a library of the toolkit with the export rules.
 
+add_library(aclgrad_plain_settings INTERFACE)
 add_library(aclgrad_settings INTERFACE)
-target_compile_features(aclgrad_settings INTERFACE cxx_std_20 c_std_11)
-target_link_libraries(aclgrad_settings INTERFACE aclgrad_warnings Threads::Threads)
+target_link_libraries(aclgrad_settings INTERFACE aclgrad_plain_settings)
+target_compile_features(aclgrad_plain_settings INTERFACE cxx_std_20 c_std_11)
+target_link_libraries(aclgrad_plain_settings INTERFACE aclgrad_warnings Threads::Threads)
 # g++ fuses a*b+c by itself where the instruction set has it; the results would then depend on the
 # instruction set.
-target_compile_options(aclgrad_settings INTERFACE -ffp-contract=off)
+target_compile_options(aclgrad_plain_settings INTERFACE -ffp-contract=off)
 
 # The sixteen lanes are arrays of registers, which SVE's of unknown length cannot be: NEON on ARM.
 # SSSE3 without SSE4 is a machine of 2006 or 2007: it runs SCALAR, and every build is a fifth shorter.
@@ -27,26 +30,28 @@ elseif(NOT ACLGRAD_SANITIZE STREQUAL "none" AND EXISTS /proc/cpuinfo)
   endif()
 endif()
 list(JOIN disabled "|" disabled)
-target_compile_definitions(aclgrad_settings INTERFACE "HWY_DISABLED_TARGETS=(${disabled})")
+target_compile_definitions(aclgrad_plain_settings INTERFACE "HWY_DISABLED_TARGETS=(${disabled})")
 
+set(ACLGRAD_SANITIZER_FLAGS "")
 if(ACLGRAD_SANITIZE STREQUAL "address")
   # no enum: by contract tensors keep unknown dtypes and formats, and the operators refuse them.
-  set(sanitizer_flags -fsanitize=address,undefined -fno-sanitize=enum -fno-sanitize-recover=all
-                      -fno-omit-frame-pointer)
+  set(ACLGRAD_SANITIZER_FLAGS -fsanitize=address,undefined -fno-sanitize=enum
+    -fno-sanitize-recover=all -fno-omit-frame-pointer)
 elseif(ACLGRAD_SANITIZE STREQUAL "thread")
-  set(sanitizer_flags -fsanitize=thread -fno-omit-frame-pointer)
+  set(ACLGRAD_SANITIZER_FLAGS -fsanitize=thread -fno-omit-frame-pointer)
   # The packaged oneTBB is not instrumented: its loops give false reports, and a suppression would
   # hide ours. parallel.h then runs on plain threads.
   target_compile_definitions(aclgrad_settings INTERFACE ACLGRAD_THREADS_TWIN=1)
 elseif(NOT ACLGRAD_SANITIZE STREQUAL "none")
   message(FATAL_ERROR "ACLGRAD_SANITIZE must be none, address or thread, is ${ACLGRAD_SANITIZE}")
 endif()
-if(sanitizer_flags)
-  # Instrumented code looks uninitialised to g++ 12 (std::regex and std::function, for instance).
-  list(APPEND sanitizer_flags $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>)
+if(ACLGRAD_SANITIZER_FLAGS)
+  # Instrumented code takes minutes at -O2, and looks uninitialised to g++ 12 (std::regex and
+  # std::function, for instance).
+  target_compile_options(aclgrad_settings INTERFACE ${ACLGRAD_SANITIZER_FLAGS}
+    $<$<CONFIG:Release>:-O1;-g1> $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>)
+  target_link_options(aclgrad_settings INTERFACE ${ACLGRAD_SANITIZER_FLAGS})
 endif()
-target_compile_options(aclgrad_settings INTERFACE ${sanitizer_flags})
-target_link_options(aclgrad_settings INTERFACE ${sanitizer_flags})
 
 # Kernels are compiled with -O3 in every build that is not sanitized: -O2 doubles the time of short
 # rows. AddressSanitizer sees every address that they touch, so UndefinedBehaviorSanitizer need not
@@ -54,7 +59,8 @@ target_link_options(aclgrad_settings INTERFACE ${sanitizer_flags})
 set(ACLGRAD_KERNEL_OPTIONS "")
 if(ACLGRAD_CUDA STREQUAL "EMULATED")
   # Nothing runs on the CPU's kernels there: one instruction set, and quick to compile.
-  target_compile_definitions(aclgrad_settings INTERFACE HWY_COMPILE_ONLY_SCALAR)
+  target_compile_definitions(aclgrad_plain_settings INTERFACE HWY_COMPILE_ONLY_SCALAR)
+  set(ACLGRAD_KERNEL_OPTIONS -O0)
 elseif(ACLGRAD_SANITIZE STREQUAL "none")
   set(ACLGRAD_KERNEL_OPTIONS -O3)
 else()

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""demo_test.py <demo>: the table of the operators on small texts of every kind, each row within its
-tolerance, and texts that there is nothing to do with."""
+"""demo_test.py <demo> [tests...]: the table of the operators on small texts of every kind, each row
+within its tolerance, and texts that there is nothing to do with."""
 import pathlib
 import subprocess
 import sys
@@ -58,4 +58,4 @@ class Demo(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    unittest.main(argv=sys.argv[:1])
+    unittest.main(argv=sys.argv[:1] + sys.argv[2:])

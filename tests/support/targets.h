@@ -13,6 +13,7 @@
 #include "kernels/cpu/parallel.h"
 #include "kernels/cpu/target.h"
 #include "runtime/services.h"
+#include "support/sanitizer.h"
 
 namespace aclgrad::test {
 
@@ -26,12 +27,9 @@ inline std::vector<std::string> usable_targets() {
 // Those that for_each_target() runs.
 inline std::vector<std::string> targets_to_run() {
   if (aclgrad_has_device_queues()) return {aclgrad_active_target()};  // none of them computes
-#if defined(__SANITIZE_THREAD__)
   // Which threads touch what does not depend on the instruction set, and SCALAR takes minutes here.
-  return {aclgrad_active_target()};
-#else
+  if (under_thread_sanitizer()) return {aclgrad_active_target()};
   return usable_targets();
-#endif
 }
 
 // Calls fn(name) with every instruction set this machine can run, and makes sure that it is the one
@@ -64,9 +62,7 @@ void for_each_thread_count(std::vector<int> counts, Fn&& fn) {
   if (std::find(counts.begin(), counts.end(), restore.all) == counts.end()) {
     counts.push_back(restore.all);
   }
-#if defined(__SANITIZE_THREAD__)
-  std::erase(counts, 1);
-#endif
+  if (under_thread_sanitizer()) std::erase(counts, 1);
   if (aclgrad_has_device_queues()) counts = {restore.all};
   for (const int threads : counts) {
     SCOPED_TRACE(std::to_string(threads) + " threads");

@@ -16,10 +16,7 @@
 #include "support/device.h"
 #include "support/element.h"
 #include "support/random.h"
-
-#if defined(__SANITIZE_ADDRESS__)
-#include <sanitizer/asan_interface.h>
-#endif
+#include "support/sanitizer.h"
 
 namespace aclgrad::test {
 
@@ -271,18 +268,16 @@ class Tensor {
   }
 
   // AddressSanitizer marks whole groups of eight bytes, so single unused elements stay readable.
-  void guard_reads([[maybe_unused]] bool on) const {
-#if defined(__SANITIZE_ADDRESS__)
-    if (bytes_ == 0) return;
+  void guard_reads(bool on) const {
+    if (bytes_ == 0 || !under_address_sanitizer()) return;
     const auto* bytes = static_cast<const uint8_t*>(memory_.get());
-    __asan_unpoison_memory_region(bytes, bytes_);
+    allow_access(bytes, bytes_);
     if (!on) return;
     for (const Gap& gap : gaps()) {
       if (gap.end - gap.begin >= 8) {
-        __asan_poison_memory_region(bytes + gap.begin, gap.end - gap.begin);
+        forbid_access(bytes + gap.begin, gap.end - gap.begin);
       }
     }
-#endif
   }
 
   Dims dims_;

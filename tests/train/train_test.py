@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""train_test.py <train>: the training program as a user runs it, in its small size. The same bits
+"""train_test.py <train> [tests...]: the training program as a user runs it, in its small size. The same bits
 for any run and any number of threads, checkpoints that continue to the same bits, and bad input."""
 import os
 import pathlib
@@ -274,4 +274,4 @@ class BadInput(Case):
 
 
 if __name__ == "__main__":
-    unittest.main(argv=sys.argv[:1])
+    unittest.main(argv=sys.argv[:1] + sys.argv[2:])

@@ -57,11 +57,7 @@ endif()
 # rows. AddressSanitizer sees every address that they touch, so UndefinedBehaviorSanitizer need not
 # judge the pointers before that: its four checks of them double the minutes of compiling.
 set(ACLGRAD_KERNEL_OPTIONS "")
-if(ACLGRAD_CUDA STREQUAL "EMULATED")
-  # Nothing runs on the CPU's kernels there: one instruction set, and quick to compile.
-  target_compile_definitions(aclgrad_plain_settings INTERFACE HWY_COMPILE_ONLY_SCALAR)
-  set(ACLGRAD_KERNEL_OPTIONS -O0)
-elseif(ACLGRAD_SANITIZE STREQUAL "none")
+if(ACLGRAD_SANITIZE STREQUAL "none")
   set(ACLGRAD_KERNEL_OPTIONS -O3)
 else()
   if(ACLGRAD_SANITIZE STREQUAL "address")

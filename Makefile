@@ -6,6 +6,11 @@ PREFIX ?= build/prefix
 ORACLE ?= on
 # CUDA=ON: no nvcc is an error; OFF: it is not looked for.
 CUDA ?= AUTO
+# CUDA_ARCHITECTURES=90-real: kernels for this GPU alone, in a third of the time; by default for those of
+# cmake/Cuda.cmake.
+CUDA_ARCHITECTURES ?=
+CUDA_OPTIONS = -DACLGRAD_CUDA=$(CUDA) \
+  $(if $(CUDA_ARCHITECTURES),'-DACLGRAD_CUDA_ARCHITECTURES=$(CUDA_ARCHITECTURES)',-UACLGRAD_CUDA_ARCHITECTURES)
 # TEXT=file: the text the demo trains on, in place of the King James Bible.
 export TEXT ?=
 # PROBLEMS='layer_norm_backward/f16 --threads 1': what the bench measures, and its options; by default
@@ -45,7 +50,7 @@ demo:
 	@test -z "$$TEXT" || { test -f "$$TEXT" && test -r "$$TEXT" && test -s "$$TEXT"; } || \
 	  { echo "TEXT=$$TEXT is missing, empty, unreadable or no file" >&2; exit 1; }
 	scripts/setup.sh build demo
-	cmake --preset toolkit
+	cmake --preset toolkit $(CUDA_OPTIONS)
 	cmake --build --preset toolkit
 	cmake --install build/toolkit --prefix build/prefix
 	scripts/demo.sh build/prefix $${TEXT:+"$$TEXT"}
@@ -53,7 +58,7 @@ demo:
 test:
 	scripts/setup.sh build test
 	scripts/oracle.sh $(ORACLE)
-	cmake --preset dev -DACLGRAD_ORACLE=$(ORACLE) -DACLGRAD_CUDA=$(CUDA)
+	cmake --preset dev -DACLGRAD_ORACLE=$(ORACLE) $(CUDA_OPTIONS)
 	cmake --build --preset dev
 	@# Where ACLGRAD_DEVICE is cuda, and no GPU can be used, the tests would serve the CPU and pass.
 	build/dev/bench/aclgrad_bench --list >/dev/null
@@ -71,7 +76,7 @@ cuda-emulated:
 
 install:
 	scripts/setup.sh build
-	cmake --preset toolkit
+	cmake --preset toolkit $(CUDA_OPTIONS)
 	cmake --build --preset toolkit
 	cmake --install build/toolkit --prefix '$(PREFIX)'
 

@@ -281,12 +281,13 @@ HWY_EXPORT(run_bf16);
 constexpr int64_t kBytesAhead = 8192;
 
 // Whether rows of the table, which follow each other without being whole lines, wait in a stage
-// until their lines are: stored in two ways, a line that two rows share goes to memory twice (two
-// cores of Zen 3, as many indices as rows, times as fast: f32 127 columns 1.09, 255 1.07, 511 1.05,
-// bf16 193 1.10, 257 1.12, 513 1.14, 16384x50304x767 1.08). Shorter rows wait for their gradient
-// rows and lose (33 columns 0.93).
+// until their lines are: stored in two ways, a line that two rows share goes to memory twice, and
+// one that passes the caches is read first (two cores of Zen 3, as many indices as rows, times as
+// fast: f32 28 columns 1.09, 33 1.06, 40 1.1, 50 1.1, 65 1.1, 95 1.1, 127 1.09, 255 1.07, 511 1.05,
+// bf16 65 1.1, 127 1.17, 191 1.18, 257 1.12, 513 1.14, 16384x50304x767 1.08). Shorter rows wait for
+// their gradient rows (f32 17 and 24 columns level).
 bool waits_in_stage(const Sweep& sweep) {
-  constexpr int64_t kLeast = 384, kMost = 8000;  // bytes of a row, the latter of what a stage holds
+  constexpr int64_t kLeast = 112, kMost = 8000;  // bytes of a row, the latter of what a stage holds
   const int64_t cols = sweep.problem->cols;
   const auto size = static_cast<int64_t>(dtype_size(sweep.problem->dw.dtype));
   return sweep.stream && cols * size % int64_t{kLineBytes} != 0 && cols * size >= kLeast &&

@@ -183,12 +183,21 @@ TEST(EmbeddingDenseBackward, TheSameBitsOnManyThreads) {
 // Outputs beyond the cache are written past it; with a table of 5 million rows the sort makes three
 // passes.
 TEST(EmbeddingDenseBackward, LargeTables) {
-  for (const Shape& shape :
-       {Shape{3000, 40000, 208}, Shape{3000, 40000, 210}, Shape{500, 5000000, 1}}) {
-    Options options = all_of(shape.cols == 210 ? ACL_BF16 : ACL_FLOAT);
-    if (shape.cols == 1) options.out = ACL_FLOAT16;
-    Problem problem(shape, options);
-    problem.run_and_check();
+  struct Large {
+    Shape shape;
+    aclDataType grad, out;
+  };
+  // Rows of whole lines; long, short and shortest rows that share lines, most and few of them
+  // zeros.
+  const Large all[] = {
+      {{3000, 40000, 208}, ACL_FLOAT, ACL_FLOAT},  {{3000, 40000, 210}, ACL_BF16, ACL_BF16},
+      {{30000, 95000, 50}, ACL_FLOAT, ACL_FLOAT},  {{200000, 140000, 65}, ACL_FLOAT16, ACL_FLOAT16},
+      {{100000, 160000, 28}, ACL_BF16, ACL_FLOAT}, {{500, 5000000, 1}, ACL_FLOAT, ACL_FLOAT16}};
+  for (const auto& [shape, grad, out] : all) {
+    SCOPED_TRACE(std::to_string(shape.cols) + " columns");
+    Options options = all_of(grad);
+    options.out = out;
+    Problem(shape, options).run_and_check();
   }
 }
 

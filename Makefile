@@ -24,7 +24,7 @@ RIVALS ?=
 PARTS ?=
 
 # What the builds below build/ compile alike is compiled once, where there is ccache; that warnings
-# are errors to some of them makes no difference to it.
+# are errors to some of them makes no difference to it, nor the folder that debug information names.
 export CCACHE_DIR ?= $(CURDIR)/build/ccache
 export CCACHE_IGNOREOPTIONS ?= -Werror*
 export CCACHE_NOHASHDIR ?= true

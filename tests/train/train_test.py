@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""train_test.py <train> [tests...]: the training program as a user runs it, in its small size. The same bits
-for any run and any number of threads, checkpoints that continue to the same bits, and bad input."""
+"""train_test.py <train> [tests...]: the training program as a user runs it, in its small size. The
+same bits for any run and any number of threads, checkpoints that continue to the same bits, and bad
+input."""
 import os
 import pathlib
 import re

@@ -57,12 +57,14 @@ int64_t group_rows(int64_t cols) {
 // longer rows, or those that leave no part of kTwo, are summed while others are written (two cores
 // of Granite Rapids, 400000x64 together: f32 8.4 -> 7.0 ms, bf16 5.8 -> 5.1; but f32 300000x48 5.0
 // -> 6.8, bf16 500000x33 6.2 -> 8.4; of Zen 4, 400000x64: f32 5.7 -> 5.3, 16 bits 4.3 -> 4.0). Not
-// 64 columns of FP32 on AVX2, whose sums fit registers only apart (Zen 4: 4.7 ms, together 5.5).
-constexpr int64_t kApartColumns = 64;
+// on AVX2 what goes register by register (Zen 4, f32 400000x64: 4.7 ms, together 5.5), but for the
+// longest rows of FP16 (Zen 3, 524288x128: 22.1 ms, together 20.1; bf16 20.2 and 23.3).
 template <class T>
 bool go_apart(int64_t cols) {
-  constexpr bool kOnRegisters = HWY_TARGET == HWY_AVX2 && sizeof(T) == sizeof(float);
-  return cols < kApartColumns || (cols == kApartColumns && kOnRegisters);
+  constexpr int64_t kApartColumns = 64;
+  constexpr auto kMost = static_cast<int64_t>(kMostOfParts<T>);
+  if (HWY_TARGET != HWY_AVX2) return cols < kApartColumns;
+  return cols < kMost || (cols == kMost && !std::is_same_v<T, float16_t>);
 }
 
 // Where y passes before it is written past the caches: a long row, too, so that it can be summed
@@ -99,8 +101,7 @@ int64_t columns_stride(const Job& job, int64_t row, size_t count) {
   constexpr bool kTurned = kTurnsRows && std::is_same_v<T, float>;
   if (!(kInParts || kTurned) || count != kRows || !job.x_rows.uniform()) return 0;
   const int64_t cols = job.problem.cols;
-  constexpr auto kOne = static_cast<int64_t>(kInParts ? kStep<T> : kEight);
-  constexpr auto kMost = static_cast<int64_t>(kInParts ? kMostOfParts : kMostColumns);
+  constexpr auto kMost = static_cast<int64_t>(kInParts ? kMostOfParts<T> : kMostColumns);
   // Few columns, too, most of which are read in vain (f32 4166667x3, Emerald Rapids: 25.5 -> 18.7
   // ms; on AVX2, times as fast on two cores of Zen 3, 1 to 3 columns f32 1.25 to 1.7, f16 2.3 to
   // 3.3, 1 to 7 columns bf16 1.3 to 1.9).
@@ -108,7 +109,8 @@ int64_t columns_stride(const Job& job, int64_t row, size_t count) {
   const int64_t stride = job.x_rows.stride();
   // What is read too much belongs to the next rows, never to what lies between rows.
   const int64_t behind = (job.problem.rows - row - static_cast<int64_t>(count)) * cols;
-  const int64_t too_much = round_up(cols, kOne) - cols;
+  const int64_t too_much =
+      (kInParts ? columns_in_parts<T>(cols) : round_up(cols, int64_t{kEight})) - cols;
   return too_much == 0 || (stride == cols && behind >= too_much) ? stride : 0;
 }
 
@@ -130,9 +132,19 @@ bool writes_across(const Job& job) {
 // and each is whole registers, if not lines.
 template <class T>
 bool streams_parts(const Job& job) {
-  return std::is_same_v<T, float> && job.streaming && job.y_follows &&
-         job.problem.cols % int64_t{kPartLanes} == 0 &&
-         reinterpret_cast<uintptr_t>(job.at.y) % (kPartLanes * sizeof(float)) == 0;
+  constexpr size_t kRegister = kPartLanes * sizeof(float);
+  return job.streaming && job.y_follows &&
+         sizeof(T) * static_cast<size_t>(job.problem.cols) % kRegister == 0 &&
+         reinterpret_cast<uintptr_t>(job.at.y) % kRegister == 0;
+}
+
+// Whether sixteen rows of y in parts, `behind` which others of the slab are still to be written, go
+// to the caches where they lie.
+template <class T>
+bool fit_in_place(const Job& job, int64_t behind) {
+  const int64_t cols = job.problem.cols;
+  const int64_t too_much = columns_in_parts<T>(cols) - cols;
+  return !job.streaming && (too_much == 0 || (job.y_follows && behind * cols >= too_much));
 }
 #endif
 

@@ -158,7 +158,8 @@ void short_slab(const Job& job, int64_t index) {
         write_parts(rows, weights_of<T>(job), static_cast<size_t>(job.problem.cols), true);
         continue;
       }
-      if (staged && enter_stage(job, rows, stage)) {
+      const int64_t behind = end - row - static_cast<int64_t>(rows.count);
+      if (staged ? enter_stage(job, rows, stage) : fit_in_place<T>(job, behind)) {
         write_parts(rows, weights_of<T>(job), static_cast<size_t>(job.problem.cols), false);
         continue;
       }

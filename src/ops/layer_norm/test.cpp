@@ -261,7 +261,7 @@ TEST(LayerNorm, LargeOutputsHaveTheBitsOfSmallOnes) {
     for (const int64_t cols : {1003, 4113}) {
       expect_bits_of_single_rows(dtype, rows(cols), cols, Arrangement::kOffset);
     }
-    for (const int64_t cols : {768, 8224, 8, 24, 33, 48, 63, 64}) {
+    for (const int64_t cols : {768, 8224, 8, 24, 33, 48, 63, 64, 80, 97, 112, 128}) {
       expect_bits_of_single_rows(dtype, rows(cols), cols, Arrangement::kContiguous);
     }
   }
@@ -279,6 +279,15 @@ TEST(LayerNorm, LargeLongRowsThatAreNotWholeLines) {
       expect_bits_of_single_rows(dtype, 1101, 8199, Arrangement::kOffset);
     }
     expect_bits_of_single_rows(ACL_FLOAT, 2201, 2049, Arrangement::kContiguous);
+  });
+}
+
+TEST(LayerNorm, LargeShortRowsOfSixteenBits) {
+  if (aclgrad_has_device_queues()) GTEST_SKIP() << "of the CPU's caches";
+  for_each_target([&](const std::string& target) {
+    SCOPED_TRACE(target);
+    expect_bits_of_single_rows(ACL_FLOAT16, 80003, 112, Arrangement::kContiguous);
+    expect_bits_of_single_rows(ACL_BF16, 90003, 99, Arrangement::kContiguous);
   });
 }
 
@@ -661,16 +670,24 @@ TEST(LayerNorm, SubnormalIntermediatesHoldTheToleranceWithTheSameBitsEverywhere)
   }
 }
 
+// All up to 66, and around the lengths from which rows are taken in another way.
+std::vector<int64_t> short_lengths(int64_t least) {
+  std::vector<int64_t> lengths;
+  for (int64_t cols = least; cols <= 66; ++cols) lengths.push_back(cols);
+  lengths.insert(lengths.end(), {70, 79, 80, 81, 95, 96, 97, 111, 112, 113, 127, 128, 129});
+  return lengths;
+}
+
 // Sixteen rows at a time: rows of nothing but -0 and rows with an infinity or a NaN beside usual
 // ones, rows that follow each other and rows with gaps.
 TEST(LayerNorm, SixteenShortRowsHaveTheSameBitsOnEveryTarget) {
   constexpr double kInf = std::numeric_limits<double>::infinity();
   constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
   uint64_t seed = seed_of_test(1);
-  for (int64_t cols = 1; cols <= 66; ++cols) {
+  for (const int64_t cols : short_lengths(1)) {
     for (const aclDataType dtype : kFloats) {
       for (const int64_t rows : {16, 17, 18, 19, 22, 23, 53}) {
-        // Rows that are read together need up to seven columns of the rows behind them.
+        // Rows that are read together need up to fifteen columns of the rows behind them.
         if (cols > 3 && rows > 16 && rows < 53) continue;
         for (const Arrangement in : {Arrangement::kContiguous, Arrangement::kRowPadded}) {
           Options options = all_of(dtype);
@@ -704,7 +721,7 @@ TEST(LayerNorm, MeansThatTheOrderOfTheSumDecides) {
   constexpr size_t kSpecial = 5;
   uint64_t seed = seed_of_test(1);
   for (const aclDataType dtype : {ACL_FLOAT, ACL_BF16}) {
-    for (int64_t cols = 17; cols <= 70; ++cols) {
+    for (const int64_t cols : short_lengths(17)) {
       std::mt19937_64 random(++seed);
       std::vector<size_t> places(static_cast<size_t>(cols));
       std::iota(places.begin(), places.end(), size_t{0});

@@ -25,43 +25,29 @@ namespace {
 
 #if HWY_TARGET <= HWY_AVX2  // have shuffles of any lanes; a register is a line or half of one
 // The lanes of a register moved up by a number of units, those at its end to its beginning. A unit
-// is an element of two bytes or four.
+// is an element of four bytes or, on AVX-512, of two: AVX2 shuffles those only within halves of a
+// register.
 template <size_t kUnit>
 class Rotation {
+  static_assert(kUnit == 4 || (kUnit == 2 && HWY_TARGET <= HWY_AVX3));
+
  public:
   using Tag = TagU32;
   using Vec = VecU32;
   static constexpr size_t kBytes = hn::MaxLanes(Tag()) * sizeof(uint32_t);
   static constexpr size_t kUnits = kBytes / kUnit;
-  // AVX-512 shuffles lanes of two bytes as it does those of four.
-  static constexpr bool kHalves = kUnit == 2 && HWY_TARGET > HWY_AVX3;
-  using Lane = std::conditional_t<kUnit == 2 && !kHalves, uint16_t, uint32_t>;
+  using Lane = std::conditional_t<kUnit == 2, uint16_t, uint32_t>;
   using Lanes = hn::Repartition<Lane, Tag>;
 
-  HWY_INLINE explicit Rotation(size_t units)
-      : units_(units), down_(indices(units / (sizeof(Lane) / kUnit))) {
-    if constexpr (kHalves) up_ = indices((units + 1) / 2 % kLanesOf);
-  }
+  HWY_INLINE explicit Rotation(size_t units) : units_(units), down_(indices(units)) {}
   // Rotated, with the first units of `before` in front.
   HWY_INLINE Vec behind(Vec before, Vec rotated) const {
-    using Units = std::conditional_t<kUnit == 2, uint16_t, uint32_t>;
-    const hn::Repartition<Units, Tag> d;
+    const Lanes d;
     return hn::BitCast(Tag(), hn::IfThenElse(hn::FirstN(d, units_), hn::BitCast(d, before),
                                              hn::BitCast(d, rotated)));
   }
   HWY_INLINE Vec operator()(Vec v) const {
-    if constexpr (kHalves) {
-      // By an odd number: halves of lanes change places, and go to different lanes.
-      const Tag d;
-      const auto odd =
-          hn::RebindMask(d, hn::Ne(hn::Set(d, static_cast<uint32_t>(units_ % 2)), hn::Zero(d)));
-      const Vec halves = hn::IfThenElse(odd, hn::RotateRight<16>(v), v);
-      const hn::Repartition<uint16_t, Tag> d16;
-      return hn::BitCast(d, hn::OddEven(hn::BitCast(d16, hn::TableLookupLanes(halves, down_)),
-                                        hn::BitCast(d16, hn::TableLookupLanes(halves, up_))));
-    } else {
-      return hn::BitCast(Tag(), looked_up(hn::BitCast(Lanes(), v), down_));
-    }
+    return hn::BitCast(Tag(), looked_up(hn::BitCast(Lanes(), v), down_));
   }
 
  private:
@@ -97,7 +83,7 @@ class Rotation {
   }
 
   size_t units_;
-  Indices down_, up_;
+  Indices down_;
 };
 
 struct Unchanged {

@@ -22,6 +22,13 @@ namespace {
 
 using namespace aclgrad::HWY_NAMESPACE;
 
+// Whether there is a way through registers. AVX2 shuffles two bytes in two steps: with a third for
+// the odd ones, rows took up to twice the time of others (two cores of Zen 3, rows of 82 to 254
+// bytes: 0.6 to 0.8 of it through a stage, from 190 bytes line by line).
+template <class Kind>
+inline constexpr bool kCarries = HWY_TARGET <= HWY_AVX3 ||
+                                 (HWY_TARGET == HWY_AVX2 && sizeof(typename Kind::Bits) != 2);
+
 #if HWY_TARGET <= HWY_AVX2
 template <class Kind>
 struct CanonicalBits {
@@ -37,10 +44,6 @@ class CarryWriter {
  public:
   static constexpr size_t kUnit = sizeof(typename Kind::Bits) == 2 ? 2 : 4;
   static constexpr size_t kBytes = Rotation<kUnit>::kBytes;
-  // The least of a row. AVX2 has no masked loads of two bytes, and two shuffles instead of one:
-  // with 66 bytes that is slower than a stage (two Zen 4 cores: bf16 1100004x11107x33 6.8 -> 8.3
-  // ms).
-  static constexpr size_t kLeast = Rotation<kUnit>::kHalves ? 80 : 1;
 
   HWY_INLINE CarryWriter(char* y, size_t bytes, bool streaming) : bytes_(bytes) {
     carry_.begin(y, streaming);

@@ -35,12 +35,6 @@ namespace {
 // ends are not.
 constexpr size_t kStreamBytes = 256;
 
-// Bytes from which rows that follow each other go line by line (LineWriter). Shorter ones go from
-// registers (CarryWriter): what two rows put into one line is stored twice before it is loaded
-// once, which a core does not do in a hurry, least of all behind streaming stores (two Zen 4 cores:
-// bf16 1100004x11107x45 5.6 ms through a stage, 3.8 from registers).
-constexpr size_t kLongRow = 256;
-
 // Of the stage of the shortest rows.
 constexpr size_t kStageBytes = size_t{16} << 10;
 
@@ -114,6 +108,14 @@ namespace HWY_NAMESPACE {
 namespace {
 
 using namespace aclgrad::HWY_NAMESPACE;
+
+// Bytes from which rows that follow each other go line by line (LineWriter). Shorter ones go from
+// registers (CarryWriter): what two rows put into one line is stored twice before it is loaded
+// once, which a core does not do in a hurry, least of all behind streaming stores (two Zen 4 cores:
+// bf16 1100004x11107x45 5.6 ms through a stage, 3.8 from registers). Smaller registers help less
+// (AVX2 on two cores of Zen 3, rows of 196 to 252 bytes in FP32: 0.7 to 0.9 of the time line by
+// line, 132 bytes 1.3).
+constexpr size_t kLongRow = HWY_TARGET == HWY_AVX2 ? 176 : 256;
 
 // A row, or zeros where `from` is null; the row `ahead`, if any, is asked for meanwhile. Elements
 // lie at multiples of their size, so no line cuts one.
@@ -243,14 +245,14 @@ HWY_INLINE void each_row(const Job& job, const Part& part, Copy&& copy) {
   }
 }
 
+#if HWY_TARGET <= HWY_AVX2
 // Whether rows that follow each other and are no whole lines went from registers.
 template <class Kind, class Index>
 bool carry_rows(const Job& job, const Part& part) {
-#if HWY_TARGET <= HWY_AVX2
   using Writer = CarryWriter<Kind>;
   constexpr size_t kUnit = std::max(Writer::kUnit, sizeof(typename Kind::Bits));
   const size_t bytes = part.bytes;
-  if (bytes < Writer::kLeast || bytes >= kLongRow) return false;
+  if (bytes >= kLongRow) return false;
   if ((reinterpret_cast<uintptr_t>(part.y) | bytes) % kUnit != 0) return false;
   const Lookup<Index> lookup(job, part.first_byte);
   Writer carry(part.y + part.begin * job.row_bytes, bytes, job.streaming);
@@ -274,12 +276,8 @@ bool carry_rows(const Job& job, const Part& part) {
   }
   carry.flush();
   return true;
-#else
-  static_cast<void>(job);
-  static_cast<void>(part);
-  return false;
-#endif
 }
+#endif
 
 // One task.
 template <class Kind, class Index>
@@ -288,10 +286,14 @@ void block(const Job& job, int64_t task) {
   const size_t bytes = part.bytes;
   constexpr size_t kUnit = Kind::kFloating ? sizeof(typename Kind::Bits) : 1;
   const bool stream = job.streams(task);
-  if (job.follows && carry_rows<Kind, Index>(job, part)) {
-    if (stream) hwy::FlushStream();
-    return;
+#if HWY_TARGET <= HWY_AVX2
+  if constexpr (kCarries<Kind>) {
+    if (job.follows && carry_rows<Kind, Index>(job, part)) {
+      if (stream) hwy::FlushStream();
+      return;
+    }
   }
+#endif
   if (stream && job.follows && bytes < kLongRow) {
     Stage<char, kStageBytes> stage(true);
     each_row<Kind, Index>(job, part, [&](char* to, const char* from, const char* ahead) HWY_ATTR {

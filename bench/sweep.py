@@ -7,9 +7,9 @@ Every operator has families of shapes: one dimension varies by one step around c
 random ones (200 groups over all operators, always the same; there the other dimensions are drawn, too),
 and another one takes up the rest, so that about 100 MB move. A shape at less than 60 % of a neighbour's
 speed is a cliff: it and its neighbours are measured up to five times more, the run with the least difference
-counts, and if it stays one the sweep exits with 1. Only a neighbour that does nearly as much arithmetic for a
-byte counts: windows of 128 tokens every 16 cover each token eight times, every 32 four times. Shapes that are
-slow beside others are named all the same. Where all neighbours are slow only a rival shows it: the shapes that
+counts, and if it stays one the sweep exits with 1. Only a neighbour that does nearly as much for a byte counts:
+windows of 128 tokens every 16 cover each token eight times, every 32 four times, and looked-up rows of 68 bytes
+lie in two lines of memory each, those of 64 in one. Shapes that are slow beside others are named all the same. Where all neighbours are slow only a rival shows it: the shapes that
 one of them computes faster are named, too (an hour with PyTorch, which takes seconds where rows are very short).
 """
 import argparse
@@ -30,9 +30,10 @@ BYTES = 100e6
 LEAST = 0.6
 LEVEL = 0.95  # times as fast as a rival: less than a race of five rounds can tell
 AGAIN = 5
-ALIKE = 1.5  # times the multiply-adds of a neighbour
+ALIKE = 1.5  # times the multiply-adds or lines of a neighbour
 RANDOM = 200
 LINE = 64  # elements: rows of a multiple of these begin with a cache line
+LINE_BYTES = 64
 DTYPE_BYTES = {"f32": 4, "bf16": 2, "f16": 2}
 ALL, HALVES = ("f32", "bf16", "f16"), ("bf16", "f16")
 
@@ -213,12 +214,25 @@ def multiply_adds(name):
     return int(window[1]) / int(window[2]) if window else 1
 
 
+def lines(name):
+    """Of memory, that a row which is looked up touches on average for each of its bytes: rows follow
+    each other and come in any order, so what they share is fetched for each of them."""
+    looked_up_rows = re.fullmatch(r"embedding\w*/(\w+)/\d+x\d+x(\d+)", name)
+    if not looked_up_rows:
+        return 1
+    row = DTYPE_BYTES[looked_up_rows[1]] * int(looked_up_rows[2])
+    step = math.gcd(row, LINE_BYTES)  # between the places in a line where rows begin
+    touched = [math.ceil((begin + row) / LINE_BYTES) for begin in range(0, LINE_BYTES, step)]
+    return sum(touched) / len(touched) / row
+
+
 def of_best_neighbour(group, speed, most=math.inf):
     """(problem, its part of the best neighbour's speed) for each of a group. Neighbours count that
-    have at least 1 / most of its multiply-adds."""
+    have at least 1 / most of its multiply-adds and lines."""
     for i, (_, name) in enumerate(group):
         near = [speed[other][0] for _, other in group[max(i - 1, 0):i + 2]
-                if other != name and multiply_adds(name) <= most * multiply_adds(other)]
+                if other != name and all(work(name) <= most * work(other)
+                                         for work in (multiply_adds, lines))]
         yield name, speed[name][0] / max(near, default=speed[name][0])
 
 
@@ -297,7 +311,7 @@ def main():
     cliffs = slow(groups, speed, ALIKE)
     for name, part in slow(groups, speed).items():
         if name not in cliffs:
-            print(f"{name}: {part:.0%} of a neighbour with less arithmetic")
+            print(f"{name}: {part:.0%} of a neighbour with less arithmetic or fewer lines")
     slower = [f"{name}: {ratio:.2f} times as fast as {rival}"
               for name, rival, ratio in behind(speed, bench.names())]
     if cliffs or slower:

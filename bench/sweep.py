@@ -9,8 +9,9 @@ and another one takes up the rest, so that about 100 MB move. A shape at less th
 speed is a cliff: it and its neighbours are measured up to five times more, the run with the least difference
 counts, and if it stays one the sweep exits with 1. Only a neighbour that does nearly as much for a byte counts:
 windows of 128 tokens every 16 cover each token eight times, every 32 four times, and looked-up rows of 68 bytes
-lie in two lines of memory each, those of 64 in one. Shapes that are slow beside others are named all the same. Where all neighbours are slow only a rival shows it: the shapes that
-one of them computes faster are named, too (an hour with PyTorch, which takes seconds where rows are very short).
+lie in two lines of memory each, those of 64 in one. Shapes that are slow beside others are named all the same.
+Where all neighbours are slow only a rival shows it: the shapes that one of them computes faster are named, too
+(an hour with PyTorch, which takes seconds where rows are very short).
 """
 import argparse
 import csv

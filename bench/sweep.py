@@ -7,9 +7,10 @@ Every operator has families of shapes: one dimension varies by one step around c
 random ones (200 groups over all operators, always the same; there the other dimensions are drawn, too),
 and another one takes up the rest, so that about 100 MB move. A shape at less than 60 % of a neighbour's
 speed is a cliff: it and its neighbours are measured up to five times more, the run with the least difference
-counts, and if it stays one the sweep exits with 1. Only a neighbour that does nearly as much for a byte counts:
-windows of 128 tokens every 16 cover each token eight times, every 32 four times, and looked-up rows of 68 bytes
-lie in two lines of memory each, those of 64 in one. Shapes that are slow beside others are named all the same.
+counts, and if it stays one the sweep exits with 1. Only a neighbour that does nearly as much arithmetic for a
+byte counts: windows of 128 tokens every 16 cover each token eight times, every 32 four times. Rows that are
+looked up are compared by the lines of memory in which they lie: those of 68 bytes in two each, those of 64 in
+one. Shapes that are slow beside others are named all the same.
 Where all neighbours are slow only a rival shows it: the shapes that one of them computes faster are named, too
 (an hour with PyTorch, which takes seconds where rows are very short).
 """
@@ -31,7 +32,7 @@ BYTES = 100e6
 LEAST = 0.6
 LEVEL = 0.95  # times as fast as a rival: less than a race of five rounds can tell
 AGAIN = 5
-ALIKE = 1.5  # times the multiply-adds or lines of a neighbour
+ALIKE = 1.5  # times the multiply-adds of a neighbour
 RANDOM = 200
 LINE = 64  # elements: rows of a multiple of these begin with a cache line
 LINE_BYTES = 64
@@ -228,12 +229,15 @@ def lines(name):
 
 
 def of_best_neighbour(group, speed, most=math.inf):
-    """(problem, its part of the best neighbour's speed) for each of a group. Neighbours count that
-    have at least 1 / most of its multiply-adds and lines."""
+    """(problem, its part of the best neighbour's speed) for each of a group. With `most`, neighbours
+    count that have at least 1 / most of its multiply-adds, at the speed that its lines leave them."""
+    def speed_of(other, name):
+        more_lines = 1 if most == math.inf else max(1, lines(name) / lines(other))
+        return speed[other][0] / more_lines
+
     for i, (_, name) in enumerate(group):
-        near = [speed[other][0] for _, other in group[max(i - 1, 0):i + 2]
-                if other != name and all(work(name) <= most * work(other)
-                                         for work in (multiply_adds, lines))]
+        near = [speed_of(other, name) for _, other in group[max(i - 1, 0):i + 2]
+                if other != name and multiply_adds(name) <= most * multiply_adds(other)]
         yield name, speed[name][0] / max(near, default=speed[name][0])
 
 

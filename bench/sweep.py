@@ -9,8 +9,8 @@ and another one takes up the rest, so that about 100 MB move. A shape at less th
 speed is a cliff: it and its neighbours are measured up to five times more, the run with the least difference
 counts, and if it stays one the sweep exits with 1. Only a neighbour that does nearly as much arithmetic for a
 byte counts: windows of 128 tokens every 16 cover each token eight times, every 32 four times. Rows that are
-looked up are compared by the lines of memory in which they lie: those of 68 bytes in two each, those of 64 in
-one. Shapes that are slow beside others are named all the same.
+looked up are compared by the lines of memory in which they lie, too: those of 68 bytes in two each, those of 64
+in one. Shapes that are slow beside others are named all the same.
 Where all neighbours are slow only a rival shows it: the shapes that one of them computes faster are named, too
 (an hour with PyTorch, which takes seconds where rows are very short).
 """
@@ -216,24 +216,25 @@ def multiply_adds(name):
     return int(window[1]) / int(window[2]) if window else 1
 
 
-def lines(name):
-    """Of memory, that a row which is looked up touches on average for each of its bytes: rows follow
-    each other and come in any order, so what they share is fetched for each of them."""
+def moved_for_a_byte(name):
+    """Bytes that memory moves for each of a row that is looked up: the lines that it touches on
+    average, which are fetched for each row, because rows follow each other and come in any order,
+    and the row itself, which is written in sequence."""
     looked_up_rows = re.fullmatch(r"embedding\w*/(\w+)/\d+x\d+x(\d+)", name)
     if not looked_up_rows:
         return 1
     row = DTYPE_BYTES[looked_up_rows[1]] * int(looked_up_rows[2])
     step = math.gcd(row, LINE_BYTES)  # between the places in a line where rows begin
     touched = [math.ceil((begin + row) / LINE_BYTES) for begin in range(0, LINE_BYTES, step)]
-    return sum(touched) / len(touched) / row
+    return 1 + LINE_BYTES * sum(touched) / len(touched) / row
 
 
 def of_best_neighbour(group, speed, most=math.inf):
     """(problem, its part of the best neighbour's speed) for each of a group. With `most`, neighbours
     count that have at least 1 / most of its multiply-adds, at the speed that its lines leave them."""
     def speed_of(other, name):
-        more_lines = 1 if most == math.inf else max(1, lines(name) / lines(other))
-        return speed[other][0] / more_lines
+        more = 1 if most == math.inf else moved_for_a_byte(name) / moved_for_a_byte(other)
+        return speed[other][0] / max(1, more)
 
     for i, (_, name) in enumerate(group):
         near = [speed_of(other, name) for _, other in group[max(i - 1, 0):i + 2]

@@ -84,15 +84,15 @@ class Sweep(unittest.TestCase):
     def test_rows_that_are_looked_up_are_compared_by_lines(self):
         # Bytes of a row: the lines that it touches.
         for bytes_of_row, lines in ((64, 1), (68, 2), (60, 1.875), (96, 2), (128, 2), (4, 1)):
-            name = f"embedding_dense_backward/f32/10x10x{bytes_of_row // 4}"
-            self.assertAlmostEqual(sweep.lines(name) * bytes_of_row, lines)
+            moved = sweep.moved_for_a_byte(f"embedding_dense_backward/f32/10x10x{bytes_of_row // 4}")
+            self.assertAlmostEqual(moved * bytes_of_row, 64 * lines + bytes_of_row)
         group = [(size, f"embedding/f32/1000x1000x{size}") for size in (15, 16, 17)]
         names = [name for _, name in group]
         speed = dict(zip(names, ((5, 0.5), (10, 0.5), (5, 0.5))))
         self.assertEqual(sweep.slow([group], speed), {names[0]: 0.5, names[2]: 0.5})
         self.assertEqual(sweep.slow([group], speed, sweep.ALIKE), {})
-        speed[names[2]] = (3, 0.5)  # 17 / 32 of 10 is what two lines for one leave
-        self.assertEqual(sweep.slow([group], speed, sweep.ALIKE), {names[2]: 0.3 / (17 / 32)})
+        speed[names[2]] = (4, 0.5)  # the lines leave 128 / 196 * 68 / 64 of 10
+        self.assertEqual(list(sweep.slow([group], speed, sweep.ALIKE)), [names[2]])
 
     def test_an_unknown_operator_is_refused(self):
         done = self.sweep("nsa_compres", "layer_norm")

@@ -25,8 +25,7 @@ namespace {
 
 #if HWY_TARGET <= HWY_AVX2  // have shuffles of any lanes; a register is a line or half of one
 // The lanes of a register moved up by a number of units, those at its end to its beginning. A unit
-// is an element of four bytes or, on AVX-512, of two: AVX2 shuffles those only within halves of a
-// register.
+// is four bytes or, on AVX-512, two: AVX2 shuffles those only within halves of a register.
 template <size_t kUnit>
 class Rotation {
   static_assert(kUnit == 4 || (kUnit == 2 && HWY_TARGET <= HWY_AVX3));

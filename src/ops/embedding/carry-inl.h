@@ -22,14 +22,14 @@ namespace {
 
 using namespace aclgrad::HWY_NAMESPACE;
 
-// Whether there is a way through registers. AVX2 shuffles two bytes in two steps: with a third for
-// the odd ones, rows took up to twice the time of others (two cores of Zen 3, rows of 82 to 254
-// bytes: 0.6 to 0.8 of it through a stage, from 190 bytes line by line).
-template <class Kind>
-inline constexpr bool kCarries = HWY_TARGET <= HWY_AVX3 ||
-                                 (HWY_TARGET == HWY_AVX2 && sizeof(typename Kind::Bits) != 2);
-
 #if HWY_TARGET <= HWY_AVX2
+// Whether there is a way through registers. Not for FP16 and BF16 on AVX2, which shuffles two bytes
+// in two steps: with a third for rotations by an odd number, rows took up to twice the time of
+// others (two cores of Zen 3, rows of 82 to 254 bytes: 0.6 to 0.8 of it through a stage or, the
+// longer ones, line by line).
+template <class Kind>
+inline constexpr bool kCarries = HWY_TARGET <= HWY_AVX3 || sizeof(typename Kind::Bits) != 2;
+
 template <class Kind>
 struct CanonicalBits {
   HWY_INLINE VecU32 operator()(VecU32 v) const {

@@ -40,7 +40,7 @@ struct Rows {
   const T* x[kRows];
   void* y[kRows];
   // Elements between the sixteen rows of x, behind each of which as many elements may be read as
-  // its last step lacks; 0: it is not so.
+  // its last steps lack (columns_in_parts()); 0: it is not so.
   int64_t columns_stride = 0;
   bool open = false;  // a strip may be read where the last columns of a row of x begin
   bool room = false;  // and written where those of y do: the rows behind are written later

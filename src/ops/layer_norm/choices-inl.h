@@ -60,11 +60,15 @@ int64_t group_rows(int64_t cols) {
 // on AVX2 what goes register by register (Zen 4, f32 400000x64: 4.7 ms, together 5.5), but for the
 // longest rows of FP16 (Zen 3, 524288x128: 22.1 ms, together 20.1; bf16 20.2 and 23.3).
 template <class T>
-bool go_apart(int64_t cols) {
+bool go_apart(const Job& job) {
   constexpr int64_t kApartColumns = 64;
   constexpr auto kMost = static_cast<int64_t>(kMostOfParts<T>);
-  if (HWY_TARGET != HWY_AVX2) return cols < kApartColumns;
-  return cols < kMost || (cols == kMost && !std::is_same_v<T, float16_t>);
+  const int64_t cols = job.problem.cols;
+  if (cols < kApartColumns) return true;
+  if (HWY_TARGET != HWY_AVX2 || cols > kMost) return false;
+  const bool in_parts = job.x_rows.uniform() && job.x_rows.stride() == cols && job.y_follows &&
+                        job.usual_weights && job.problem.y.dtype == job.problem.x.dtype;
+  return in_parts && (cols < kMost || !std::is_same_v<T, float16_t>);
 }
 
 // Where y passes before it is written past the caches: a long row, too, so that it can be summed
@@ -85,9 +89,9 @@ bool is_staged(const Job& job) {
 }
 
 // Whether rows that are not whole lines pass through the stage, although they might be joined line
-// by line: short ones of sixteen bits on AVX2, which reads and writes whole strips there (two cores
-// of Zen 3, times as fast: 384615x65 bf16 1.09, f16 1.15, 196850x127 1.21 and 1.33, 98039x255 1.17
-// and 1.16, but 80000x319 0.89 and 0.89).
+// by line: those of sixteen bits on AVX2 that do not go register by register, if they are short:
+// whole strips are read and written there (two cores of Zen 3, times as fast: 98039x255 bf16 1.17,
+// f16 1.16, but 80000x319 0.89 and 0.89).
 template <class T>
 bool prefers_stage(int64_t cols) {
   constexpr int64_t kMost = 256;
@@ -129,13 +133,14 @@ bool writes_across(const Job& job) {
 
 #if HWY_TARGET == HWY_AVX2
 // Whether y of rows in parts goes past the caches register by register: the rows follow each other,
-// and each is whole registers, if not lines.
+// and each is whole registers, if not lines, and nothing but its own columns is written.
 template <class T>
 bool streams_parts(const Job& job) {
-  constexpr size_t kRegister = kPartLanes * sizeof(float);
-  return job.streaming && job.y_follows &&
-         sizeof(T) * static_cast<size_t>(job.problem.cols) % kRegister == 0 &&
-         reinterpret_cast<uintptr_t>(job.at.y) % kRegister == 0;
+  constexpr auto kRegister = static_cast<int64_t>(kPartLanes * sizeof(float));
+  const int64_t cols = job.problem.cols;
+  return job.streaming && job.y_follows && columns_in_parts<T>(cols) == cols &&
+         cols * int64_t{sizeof(T)} % kRegister == 0 &&
+         reinterpret_cast<uintptr_t>(job.at.y) % size_t{kRegister} == 0;
 }
 
 // Whether sixteen rows of y in parts, `behind` which others of the slab are still to be written, go

@@ -235,7 +235,7 @@ void run(const Job& whole) {
                       usual(job.beta, plan.beta_as_it_is);
   parallel_blocks(plan.slabs, [&](int64_t index) {
     if (job.gathered) return gathered_slab<T>(job, index);
-    if (go_apart<T>(job.problem.cols)) return short_slab<T>(job, index);
+    if (go_apart<T>(job)) return short_slab<T>(job, index);
     slab<T>(job, index);
   });
 }

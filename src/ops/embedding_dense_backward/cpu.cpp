@@ -2,8 +2,8 @@
 // EmbeddingDenseBackward on the CPU. The positions of the indices are sorted by table row
 // (order.h); then one parallel sweep writes the table, every row once: runs of gradient rows are
 // summed in registers, strip of columns by strip, and rows without any become zeros. Long runs are
-// taken out of the sweep and summed by several tasks (sweep.h); finish_run() joins what those
-// left.
+// taken out of the sweep and summed by several tasks (sweep.h), a few of them together in the order
+// of dy (few_runs-inl.h); finish_run() joins what those left.
 #include <algorithm>
 #include <cstddef>
 #include <cstring>
@@ -23,6 +23,7 @@
 #include "kernels/cpu/lanes-inl.h"
 #include "kernels/cpu/stage-inl.h"
 #include "ops/embedding_dense_backward/chains-inl.h"
+#include "ops/embedding_dense_backward/few_runs-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace aclgrad::embedding_dense_backward {
@@ -242,9 +243,14 @@ template <class T, class TOut>
 void run(const Sweep& sweep) {
   const Plan& plan = *sweep.plan;
   const int64_t blocks = plan.sweep_blocks * plan.panels;
-  parallel_blocks(sweep.units + blocks, [&](int64_t index) {
-    const Work work = work_of(index, sweep.units, blocks);
-    if (work.is_unit) return sum_unit<T, TOut>(sweep, work.index);
+  const int64_t shares = shares_of_few_runs<T>(sweep);
+  const int64_t units = shares > 0 ? shares : sweep.units;
+  parallel_blocks(units + blocks, [&](int64_t index) {
+    const Work work = work_of(index, units, blocks);
+    if (work.is_unit) {
+      return shares > 0 ? FewRuns<T>(sweep, work.index, shares).sum()
+                        : sum_unit<T, TOut>(sweep, work.index);
+    }
     const int64_t rows = work.index / plan.panels;
     sweep_block<T, TOut>(sweep, block_begin(sweep, rows), block_begin(sweep, rows + 1),
                          sweep.columns(work.index % plan.panels, kPanel));

@@ -180,6 +180,44 @@ TEST(EmbeddingDenseBackward, TheSameBitsOnManyThreads) {
   }
 }
 
+// Gradient rows that go to a few long runs are read in their own order, where each thread has
+// several segments of every run: on 64 threads run by run. Runs that are alike and not, between
+// short ones, with gradient rows that are left out, one behind the other, and beside too many
+// others.
+TEST(EmbeddingDenseBackward, AFewLongRunsHaveTheSameBitsInTheOrderOfTheGradientRows) {
+  struct Case {
+    std::vector<int64_t> lengths;
+    int64_t cols;
+    uint64_t padding;
+    bool shuffled;
+  };
+  const Case cases[] = {{{13000, 13100}, 20, kNoPadding, true},
+                        {{12288, 0, 31000, 12290, 3, 1200}, 65, 5, true},
+                        {{12300, 14335, 12301}, 16, kNoPadding, false},
+                        {{12300, 12500, 9000}, 33, 2, true}};
+  for (const aclDataType dtype : kFloats) {
+    for (const Case& c : cases) {
+      SCOPED_TRACE(std::string(dtype_short_name(dtype)) + " " + std::to_string(c.cols));
+      std::vector<double> indices = runs_of(c.lengths, 3);
+      if (!c.shuffled) std::ranges::sort(indices);
+      Options options = all_of(dtype);
+      options.padding = c.padding;
+      Problem problem({std::ssize(indices), std::ssize(c.lengths), c.cols}, options);
+      problem.indices.fill(indices);
+      problem.run_and_check();
+      problem.show_order();
+      ASSERT_TRUE(problem.run_it().ok());
+      expect_same_bits_everywhere([&] { return problem.run_it(); }, {&problem.out});
+      const KeptBits kept({&problem.out});
+      for_each_thread_count({1, 2, 3, 64}, [&](int threads) {
+        kept.poison();
+        ASSERT_TRUE(problem.run_it().ok());
+        kept.expect(std::to_string(threads) + " threads");
+      });
+    }
+  }
+}
+
 // Outputs beyond the cache are written past it; with a table of 5 million rows the sort makes three
 // passes.
 TEST(EmbeddingDenseBackward, LargeTables) {

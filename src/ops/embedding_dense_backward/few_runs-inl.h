@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: Apache-2.0
+// Long runs of a few table rows, to which all gradient rows go: dy is read once, in its own order,
+// and each row is added to the chain of its run. Run by run, every other row or so is left out, and
+// what the hardware fetches of it is lost. The additions of an element, and their order, are the
+// same (tree.h).
+
+#if defined(ACLGRAD_OPS_EMBEDDING_DENSE_BACKWARD_FEW_RUNS_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef ACLGRAD_OPS_EMBEDDING_DENSE_BACKWARD_FEW_RUNS_INL_H_
+#undef ACLGRAD_OPS_EMBEDDING_DENSE_BACKWARD_FEW_RUNS_INL_H_
+#else
+#define ACLGRAD_OPS_EMBEDDING_DENSE_BACKWARD_FEW_RUNS_INL_H_
+#endif
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+
+#include "kernels/cpu/parallel.h"
+#include "kernels/cpu/row_sums-inl.h"
+#include "kernels/cpu/sums-inl.h"
+#include "ops/embedding_dense_backward/chains-inl.h"
+#include "ops/embedding_dense_backward/sweep.h"
+#include "ops/embedding_dense_backward/tree.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace aclgrad::embedding_dense_backward {
+namespace HWY_NAMESPACE {
+namespace {
+
+using namespace aclgrad::HWY_NAMESPACE;
+
+inline constexpr int64_t kMostFewRuns = 16;
+// Bytes of a gradient row of each run together: with 4 KiB the FP32 chains and FP64 totals of FP32
+// rows take 12 KiB of L1, with more of them reading run by run is level (two cores of Zen 3, times
+// as fast, f32 97654x4x256 1.25, 6x256 0.94, 390000x8x64 1.3, 16x64 1.16; bf16 195308x8x256 1.2).
+inline constexpr int64_t kMostFewBytes = 4096;
+template <class T>
+inline constexpr int64_t kMostFewColumns = kMostFewBytes / static_cast<int64_t>(sizeof(T));
+// Where shares meet, the rows of some runs come late and those of others early: the fewer shares,
+// the better (f32 390000x2x64 8.2 ms with 190 of them, 7.1 with eight). These let the threads
+// finish together when some shares have a segment more.
+inline constexpr int64_t kSharesOfThread = 4;
+
+// Columns from one run's sums to the next one's.
+inline int64_t few_stride(const Sweep& sweep) { return round_up(sweep.problem->cols, kVector); }
+
+// In how many shares the long runs are summed in the order of dy; 0: they are not. Each share has
+// whole segments of every run, those that lie in about the same part of dy. Rows that are one
+// stream are read one by one where that is the fastest for the rows of one run, too.
+template <class T>
+int64_t shares_of_few_runs(const Sweep& sweep) {
+  const int64_t cols = sweep.problem->cols;
+  const int64_t runs = sweep.long_run_count;
+  if (runs < 2 || runs > kMostFewRuns || runs * few_stride(sweep) > kMostFewColumns<T>) return 0;
+  if (cols < kVector || !reads_one_by_one<T>({0, static_cast<size_t>(cols)})) return 0;
+  if (!sweep.dy_rows.uniform() || sweep.dy_rows.stride() != cols) return 0;
+  const int64_t shares = kSharesOfThread * aclgrad_threads();
+  int64_t rows = 0;
+  for (int64_t r = 0; r < runs; ++r) {
+    const LongRun& run = sweep.long_runs[r];
+    if (run.segments < shares) return 0;
+    rows += run.end - run.begin;
+  }
+  // Rows between them that are none of theirs would be fetched for nothing.
+  return rows >= sweep.problem->rows / 8 * 7 ? shares : 0;
+}
+
+// What a share has of a run.
+struct RunShare {
+  int64_t next;     // entry that is not yet in a window
+  int64_t end;      // of its entries
+  int64_t segment;  // that is being added
+  int64_t rows;     // of that segment
+  int64_t added;    // rows of it
+};
+
+// Share `index` of `shares`: its segments go to their partial sums.
+template <class T>
+class FewRuns {
+ public:
+  FewRuns(const Sweep& sweep, int64_t index, int64_t shares)
+      : sweep_(sweep), cols_(sweep.problem->cols), dy_(static_cast<const T*>(sweep.dy)) {
+    for (int64_t r = 0; r < sweep.long_run_count; ++r) {
+      const LongRun& run = sweep.long_runs[r];
+      const int64_t first = run.segments * index / shares;
+      const int64_t last = run.segments * (index + 1) / shares;
+      runs_[r] = {begin_of(run, first), begin_of(run, last), first, 0, 0};
+      runs_[r].rows = begin_of(run, first + 1) - runs_[r].next;
+    }
+  }
+
+  void sum() {
+    std::fill_n(run_at_, kWindow, kNone);
+    for (int64_t begin = next_position(); begin < kEnd; begin = next_position()) {
+      for (int64_t r = 0; r < sweep_.long_run_count; ++r) place(r, begin);
+      for (int64_t i = 0; i < kWindow; ++i) {
+        const uint8_t r = run_at_[i];
+        if (r == kNone) continue;
+        run_at_[i] = kNone;
+        add_row(r, dy_ + (begin + i) * cols_);
+      }
+    }
+  }
+
+ private:
+  static constexpr int64_t kWindow = 1024;  // gradient rows
+  static constexpr int64_t kEnd = std::numeric_limits<int64_t>::max();
+  static constexpr uint8_t kNone = 255;
+  static_assert(kMostFewRuns < kNone);
+
+  // The entry with which segment `segment` of a run begins, or, behind the last one, the run ends.
+  int64_t begin_of(const LongRun& run, int64_t segment) const {
+    return segment == run.segments ? run.end : run.begin + segment * segment_rows(cols_);
+  }
+
+  int64_t next_position() const {
+    int64_t lowest = kEnd;
+    for (int64_t r = 0; r < sweep_.long_run_count; ++r) {
+      if (runs_[r].next < runs_[r].end) {
+        lowest = std::min(lowest, sweep_.order.positions[runs_[r].next]);
+      }
+    }
+    return lowest;
+  }
+
+  // Notes which rows of the window that begins at position `begin` are those of run r.
+  void place(int64_t r, int64_t begin) {
+    RunShare& run = runs_[r];
+    const Numbers& positions = sweep_.order.positions;
+    for (; run.next < run.end && positions[run.next] < begin + kWindow; ++run.next) {
+      run_at_[positions[run.next] - begin] = static_cast<uint8_t>(r);
+    }
+  }
+
+  void add_row(int64_t r, const T* row) {
+    RunShare& run = runs_[r];
+    float* chain = chains_ + r * few_stride(sweep_);
+    double* totals = totals_ + r * few_stride(sweep_);
+    constexpr auto kRows = static_cast<int64_t>(kChain);
+    const float* before = run.added % kRows == 0 ? nullptr : chain;
+    ++run.added;
+    const auto add = [&](auto&& put) HWY_ATTR {
+      add_rows_to<1, Fetch::kEveryVector>(before, &row, cols_, ahead_of_short<T>(true, cols_), put);
+    };
+    if (run.added % kRows != 0 && run.added != run.rows) {
+      add([&](int64_t place, int64_t, const F32x16& sum)
+              HWY_ATTR { store_raw(sum, chain + place); });
+    } else if (run.added <= kRows) {
+      add([&](int64_t place, int64_t, const F32x16& sum) HWY_ATTR { set_to(totals + place, sum); });
+    } else {
+      add(adding_to(totals));
+    }
+    if (run.added == run.rows) finish_segment(run, sweep_.long_runs[r], totals);
+  }
+
+  void finish_segment(RunShare& run, const LongRun& whole, double* totals) {
+    align_totals(totals, cols_);
+    std::copy_n(totals, cols_, sweep_.partial(whole.first_partial + run.segment));
+    ++run.segment;
+    run.added = 0;
+    if (run.segment < whole.segments) {
+      run.rows = begin_of(whole, run.segment + 1) - begin_of(whole, run.segment);
+    }
+  }
+
+  const Sweep& sweep_;
+  const int64_t cols_;
+  const T* const dy_;
+  RunShare runs_[kMostFewRuns];
+  uint8_t run_at_[kWindow];  // of each row of the window
+  alignas(64) float chains_[kMostFewColumns<T>];
+  alignas(64) double totals_[kMostFewColumns<T>];
+};
+
+}  // namespace
+}  // namespace HWY_NAMESPACE
+}  // namespace aclgrad::embedding_dense_backward
+HWY_AFTER_NAMESPACE();
+
+#endif  // per-target include guard

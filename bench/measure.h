@@ -87,6 +87,7 @@ class Subject {
 
   const Problem& problem() const { return copies_[0]; }
   size_t copies() const { return copies_.size(); }
+  void touch_workspace();  // on the host
   int64_t workspace_bytes() const { return static_cast<int64_t>(workspace_bytes_); }
 
  private:

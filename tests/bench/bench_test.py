@@ -72,6 +72,13 @@ class Bench(unittest.TestCase):
             else:
                 self.assertEqual(row["threads"], 1)
 
+    def test_the_peak_holds_the_workspace_whatever_was_measured_before(self):
+        bench("--csv", self.csv, *(f"layer_norm_backward/{dtype}/2048x512"
+                                   for dtype in ("f32", "bf16", "f16")))
+        for row in table.read(self.csv)[1]:
+            self.assertGreater(row["workspace_bytes"], 0, row["problem"])
+            self.assertGreaterEqual(row["peak_bytes"], row["workspace_bytes"], row["problem"])
+
     def test_views_and_targets(self):
         for options in (("--view", "padded"), ("--view", "transposed"), ("--view", "offset"),
                         ("--view", "strided"), ("--view", "reversed"), ("--target", "SCALAR")):

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Long runs of a few table rows, to which all gradient rows go: dy is read once, in its own order,
-// and each row is added to the chain of its run. Run by run, every other row or so is left out, and
-// what the hardware fetches of it is lost. The additions of an element, and their order, are the
-// same (tree.h).
+// Long runs of a few table rows that share nearly all gradient rows among them, mixed: dy is read
+// once, in its own order, and each row is added to the chain of its run. Run by run, every other
+// row or so is left out, and what the hardware fetches of it is lost. The additions of an element,
+// and their order, are the same (tree.h).
 
 #if defined(ACLGRAD_OPS_EMBEDDING_DENSE_BACKWARD_FEW_RUNS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef ACLGRAD_OPS_EMBEDDING_DENSE_BACKWARD_FEW_RUNS_INL_H_
@@ -31,9 +31,12 @@ namespace {
 using namespace aclgrad::HWY_NAMESPACE;
 
 inline constexpr int64_t kMostFewRuns = 16;
-// Bytes of a gradient row of each run together: with 4 KiB the FP32 chains and FP64 totals of FP32
-// rows take 12 KiB of L1, with more of them reading run by run is level (two cores of Zen 3, times
-// as fast, f32 97654x4x256 1.25, 6x256 0.94, 390000x8x64 1.3, 16x64 1.16; bf16 195308x8x256 1.2).
+// Bytes of a gradient row for each run: finding the run of a row costs as much as adding so few of
+// them (two cores of Zen 3, times as fast, f32 1500000x8x16 1.05, 1000000x16x16 0.8).
+inline constexpr int64_t kLeastBytesOfRun = 8;
+// Bytes of a gradient row of each run together: with 4 KiB the FP32 chains and FP64 totals take 12
+// KiB of L1 for FP32 rows, 24 for those of 16 bits; with more of them reading run by run is level
+// (the same, f32 97654x4x256 1.25, 6x256 0.94, 390000x8x64 1.3, 16x64 1.16; bf16 195308x8x256 1.2).
 inline constexpr int64_t kMostFewBytes = 4096;
 template <class T>
 inline constexpr int64_t kMostFewColumns = kMostFewBytes / static_cast<int64_t>(sizeof(T));
@@ -45,14 +48,50 @@ inline constexpr int64_t kSharesOfThread = 4;
 // Columns from one run's sums to the next one's.
 inline int64_t few_stride(const Sweep& sweep) { return round_up(sweep.problem->cols, kVector); }
 
+// The entry with which segment `segment` of a run begins, or, behind the last one, the run ends.
+inline int64_t segment_begin(const LongRun& run, int64_t segment, int64_t cols) {
+  return segment == run.segments ? run.end : run.begin + segment * segment_rows(cols);
+}
+// The first segment of share `share`.
+inline int64_t first_segment(const LongRun& run, int64_t share, int64_t shares) {
+  return run.segments * share / shares;
+}
+
+// Whether the runs are mixed, wherever a share begins: in the same part of dy, a quarter of a share
+// apart at most, and not row after row of one run, which is a stream by itself (indices that rise
+// or drift, or stretches of one index, 1.1 to 2.5 times as fast run by run).
+inline bool are_mixed(const Sweep& sweep, int64_t shares) {
+  constexpr int64_t kStretch = 64;  // entries
+  const int64_t cols = sweep.problem->cols;
+  const Numbers& positions = sweep.order.positions;
+  const int64_t apart = sweep.problem->rows / shares / 4;
+  int64_t streams = 0;
+  for (int64_t share = 0; share < shares; ++share) {
+    int64_t lowest = std::numeric_limits<int64_t>::max();
+    int64_t highest = 0;
+    for (int64_t r = 0; r < sweep.long_run_count; ++r) {
+      const LongRun& run = sweep.long_runs[r];
+      const int64_t entry = segment_begin(run, first_segment(run, share, shares), cols);
+      const int64_t position = positions[entry];
+      lowest = std::min(lowest, position);
+      highest = std::max(highest, position);
+      if (positions[entry + kStretch] - position < kStretch / 4 * 5) ++streams;
+    }
+    if (highest - lowest > apart) return false;
+  }
+  return streams <= shares * sweep.long_run_count / 2;
+}
+
 // In how many shares the long runs are summed in the order of dy; 0: they are not. Each share has
-// whole segments of every run, those that lie in about the same part of dy. Rows that are one
-// stream are read one by one where that is the fastest for the rows of one run, too.
+// whole segments of every run.
 template <class T>
 int64_t shares_of_few_runs(const Sweep& sweep) {
   const int64_t cols = sweep.problem->cols;
   const int64_t runs = sweep.long_run_count;
-  if (runs < 2 || runs > kMostFewRuns || runs * few_stride(sweep) > kMostFewColumns<T>) return 0;
+  const int64_t row_bytes = cols * static_cast<int64_t>(sizeof(T));
+  if (runs < 2 || runs > std::min(kMostFewRuns, row_bytes / kLeastBytesOfRun)) return 0;
+  if (runs * few_stride(sweep) > kMostFewColumns<T>) return 0;
+  // Rows are taken one by one, where those of a single stream are, too: not FP32 on Intel's cores.
   if (cols < kVector || !reads_one_by_one<T>({0, static_cast<size_t>(cols)})) return 0;
   if (!sweep.dy_rows.uniform() || sweep.dy_rows.stride() != cols) return 0;
   const int64_t shares = kSharesOfThread * aclgrad_threads();
@@ -63,7 +102,8 @@ int64_t shares_of_few_runs(const Sweep& sweep) {
     rows += run.end - run.begin;
   }
   // Rows between them that are none of theirs would be fetched for nothing.
-  return rows >= sweep.problem->rows / 8 * 7 ? shares : 0;
+  if (rows < sweep.problem->rows / 8 * 7) return 0;
+  return are_mixed(sweep, shares) ? shares : 0;
 }
 
 // What a share has of a run.
@@ -83,10 +123,9 @@ class FewRuns {
       : sweep_(sweep), cols_(sweep.problem->cols), dy_(static_cast<const T*>(sweep.dy)) {
     for (int64_t r = 0; r < sweep.long_run_count; ++r) {
       const LongRun& run = sweep.long_runs[r];
-      const int64_t first = run.segments * index / shares;
-      const int64_t last = run.segments * (index + 1) / shares;
-      runs_[r] = {begin_of(run, first), begin_of(run, last), first, 0, 0};
-      runs_[r].rows = begin_of(run, first + 1) - runs_[r].next;
+      const int64_t first = first_segment(run, index, shares);
+      const int64_t last = first_segment(run, index + 1, shares);
+      runs_[r] = {begin_of(run, first), begin_of(run, last), first, rows_of(run, first), 0};
     }
   }
 
@@ -109,9 +148,11 @@ class FewRuns {
   static constexpr uint8_t kNone = 255;
   static_assert(kMostFewRuns < kNone);
 
-  // The entry with which segment `segment` of a run begins, or, behind the last one, the run ends.
   int64_t begin_of(const LongRun& run, int64_t segment) const {
-    return segment == run.segments ? run.end : run.begin + segment * segment_rows(cols_);
+    return segment_begin(run, segment, cols_);
+  }
+  int64_t rows_of(const LongRun& run, int64_t segment) const {
+    return begin_of(run, segment + 1) - begin_of(run, segment);
   }
 
   int64_t next_position() const {
@@ -159,9 +200,7 @@ class FewRuns {
     std::copy_n(totals, cols_, sweep_.partial(whole.first_partial + run.segment));
     ++run.segment;
     run.added = 0;
-    if (run.segment < whole.segments) {
-      run.rows = begin_of(whole, run.segment + 1) - begin_of(whole, run.segment);
-    }
+    if (run.segment < whole.segments) run.rows = rows_of(whole, run.segment);
   }
 
   const Sweep& sweep_;

@@ -198,18 +198,20 @@ TEST(EmbeddingDenseBackward, AFewLongRunsHaveTheSameBitsInTheOrderOfTheGradientR
       {{13000, 13100}, 20},
       {{13000, 13100}, 8},
       {{13000, 13100}, 20, kNoPadding, Order::kMixed, Arrangement::kRowPadded},
-      {{12288, 0, 31000, 12290, 3, 1200}, 65, 5},
-      {{12288, 31000, 12290, 9000}, 33},
+      {{12288, 0, 21000, 12290, 3, 1200}, 33, 5},
+      {{4100, 9000, 4200, 2500}, 65},
       {{4100, 4200, 2000}, 256},
       {std::vector<int64_t>(5, 4100), 256},
-      {{12300, 14335, 12301}, 16, kNoPadding, Order::kRising},
-      {{12300, 14335, 12301}, 16, kNoPadding, Order::kStretches},
+      {{4100, 5119, 4101}, 16, kNoPadding, Order::kRising},
+      {{4100, 5119, 4101}, 16, kNoPadding, Order::kStretches},
       {std::vector<int64_t>(8, 4100), 32},
       {std::vector<int64_t>(16, 4100), 64},
       {std::vector<int64_t>(17, 4100), 64},
   };
   for (const aclDataType dtype : kFloats) {
     for (const Case& c : cases) {
+      // FP16 differs from BF16 only in how a row is loaded.
+      if (dtype == ACL_FLOAT16 && c.lengths.size() * static_cast<size_t>(c.cols) > 300) continue;
       SCOPED_TRACE(std::string(dtype_short_name(dtype)) + ", " + std::to_string(c.lengths.size()) +
                    " rows of " + std::to_string(c.cols) + " columns");
       std::vector<double> indices = runs_of(c.lengths, 3);

@@ -210,9 +210,8 @@ void sum_unit(const Sweep& sweep, int64_t unit) {
   const LongRun& run = run_of_segment(sweep, unit / sweep.tiles);
   const int64_t segment = unit / sweep.tiles - run.first_segment;
   const Columns tile = sweep.columns(unit % sweep.tiles, sweep.tile);
-  const int64_t length = segment_rows(sweep.problem->cols);
-  const int64_t begin = run.begin + segment * length;
-  const int64_t end = segment + 1 == run.segments ? run.end : begin + length;
+  const int64_t begin = segment_begin(run, segment, sweep.problem->cols);
+  const int64_t end = segment_begin(run, segment + 1, sweep.problem->cols);
   alignas(64) double totals[kTile];
   sum_tile<T>(sweep, begin, end, tile, totals);
   if (run.segments == 1) {

@@ -48,10 +48,6 @@ inline constexpr int64_t kSharesOfThread = 4;
 // Columns from one run's sums to the next one's.
 inline int64_t few_stride(const Sweep& sweep) { return round_up(sweep.problem->cols, kVector); }
 
-// The entry with which segment `segment` of a run begins, or, behind the last one, the run ends.
-inline int64_t segment_begin(const LongRun& run, int64_t segment, int64_t cols) {
-  return segment == run.segments ? run.end : run.begin + segment * segment_rows(cols);
-}
 // The first segment of share `share`.
 inline int64_t first_segment(const LongRun& run, int64_t share, int64_t shares) {
   return run.segments * share / shares;

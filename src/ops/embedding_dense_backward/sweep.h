@@ -48,6 +48,11 @@ struct LongRun {
   int64_t first_partial;  // row of `partials`; runs of one segment have none
 };
 
+// The entry with which segment `segment` of a run begins, or, behind the last one, the run ends.
+inline int64_t segment_begin(const LongRun& run, int64_t segment, int64_t cols) {
+  return segment == run.segments ? run.end : run.begin + segment * segment_rows(cols);
+}
+
 // A place in the table and the entry of the order that comes there.
 struct Place {
   int64_t row;

@@ -222,28 +222,37 @@ void find_moments(Rows<T>& rows, size_t n, double reciprocal_cols) {
 }
 
 // rstd of every row from its moments, and whether all are ordinary. The arithmetic is that of
-// Statistics' scalar functions.
+// Statistics' scalar functions. Returns whether those that are not may be all_zeros() of a usual
+// eps.
 template <class T>
-HWY_INLINE void finish_statistics(Rows<T>& rows, double reciprocal_cols, double eps) {
+HWY_INLINE bool finish_statistics(Rows<T>& rows, double reciprocal_cols, double eps) {
   const TagF64 d;
   const hn::Rebind<float, TagF64> narrow;
   rows.ordinary = !(eps < 0.0);
+  bool or_zeros = rows.ordinary;
   for (size_t r = 0; r < rows.count; r += kWideLanes) {
     const VecF64 mean = hn::Load(d, rows.wide_mean + r);
-    const VecF64 spread = hn::Mul(hn::Load(d, rows.squares + r), hn::Set(d, reciprocal_cols));
+    const VecF64 squares = hn::Load(d, rows.squares + r);
+    const VecF64 spread = hn::Mul(squares, hn::Set(d, reciprocal_cols));
     const VecF64 variance = hn::Add(spread, hn::Set(d, eps));
     const VecF64 rstd = hn::Div(hn::Set(d, 1.0), hn::Sqrt(variance));
     hn::StoreU(hn::DemoteTo(narrow, rstd), narrow, rows.rstd + r);
     const auto between = [d](VecF64 v, double least, double most) HWY_ATTR {
       return hn::And(hn::Ge(v, hn::Set(d, least)), hn::Le(v, hn::Set(d, most)));
     };
-    const auto usual = hn::And(between(variance, kUsualVariance, 1.0 / kUsualVariance),
-                               between(hn::Abs(mean), kUsualMean, 1.0 / kUsualMean));
+    const auto usual = between(variance, kUsualVariance, 1.0 / kUsualVariance);
+    const auto usual_mean = between(hn::Abs(mean), kUsualMean, 1.0 / kUsualMean);
     const auto whole = hn::Ge(hn::Mul(mean, mean), hn::Mul(hn::Set(d, kLeftOver), spread));
-    const auto ordinary = hn::And(usual, whole);
     const auto here = hn::FirstN(d, rows.count - r);
-    rows.ordinary = rows.ordinary && hn::AllTrue(d, hn::Or(ordinary, hn::Not(here)));
+    const auto ordinary = hn::And(hn::And(usual, usual_mean), whole);
+    const bool all = hn::AllTrue(d, hn::Or(ordinary, hn::Not(here)));
+    rows.ordinary = rows.ordinary && all;
+    if (HWY_LIKELY(all)) continue;
+    const auto still = hn::And(hn::Eq(mean, hn::Zero(d)), hn::Eq(squares, hn::Zero(d)));
+    const auto either = hn::Or(ordinary, hn::And(usual, still));
+    or_zeros = or_zeros && hn::AllTrue(d, hn::Or(either, hn::Not(here)));
   }
+  return or_zeros;
 }
 
 }  // namespace

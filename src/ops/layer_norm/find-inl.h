@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "ops/layer_norm/block-inl.h"
 #include "ops/layer_norm/job.h"
@@ -48,6 +49,29 @@ HWY_NOINLINE void find_unusual(const Job& job, const Row& x, Rows<T>& rows, size
   look_closer(x, job.problem.cols, wide, rows.exact[r]);
 }
 
+// Padding, which is not rare: its mean of 0 loses nothing.
+template <class Row>
+bool all_zeros(const Row& x) {
+  bool other = false;
+  x.each_piece([&](const auto* piece, int64_t columns) HWY_ATTR {
+    other = other || any_near(piece, columns, 0.0f, std::numeric_limits<float>::infinity());
+  });
+  return !other;
+}
+
+// The statistics of rows from their moments; row(r) is row r.
+template <class T, class RowAt>
+HWY_INLINE void finish(const Job& job, Rows<T>& rows, RowAt&& row) {
+  const bool or_zeros = finish_statistics(rows, job.reciprocal_cols, job.problem.eps);
+  if (HWY_LIKELY(rows.ordinary)) return;
+  const auto is_harmless = [&](size_t r) {
+    return rows.wide_mean[r] != 0.0 || rows.squares[r] != 0.0 || all_zeros(row(r));
+  };
+  rows.ordinary = or_zeros;
+  for (size_t r = 0; rows.ordinary && r < rows.count; ++r) rows.ordinary = is_harmless(r);
+  for (size_t r = 0; !rows.ordinary && r < rows.count; ++r) find_unusual(job, row(r), rows, r);
+}
+
 // The moments of a row of several panels.
 template <class Row>
 Moments moments_of_row(const Job& job, const Row& x) {
@@ -62,10 +86,7 @@ Moments moments_of_row(const Job& job, const Row& x) {
 // The statistics of rows that are one run each, from rows.x and their moments.
 template <class T>
 HWY_INLINE void finish_dense(const Job& job, Rows<T>& rows) {
-  finish_statistics(rows, job.reciprocal_cols, job.problem.eps);
-  for (size_t r = 0; HWY_UNLIKELY(!rows.ordinary) && r < rows.count; ++r) {
-    find_unusual(job, DenseRow<T>{rows.x[r], job.problem.cols}, rows, r);
-  }
+  finish(job, rows, [&](size_t r) { return DenseRow<T>{rows.x[r], job.problem.cols}; });
 }
 template <class T>
 HWY_INLINE void find_statistics(const Job& job, Rows<T>& rows) {
@@ -85,8 +106,7 @@ template <class T>
 void find_statistics(const Job& job, const GatheredRow<T>& x, const Moments& found, Rows<T>& rows) {
   rows.count = 1;
   rows.set_moments(0, found);
-  finish_statistics(rows, job.reciprocal_cols, job.problem.eps);
-  if (!rows.ordinary) find_unusual(job, x, rows, 0);
+  finish(job, rows, [&](size_t) -> const GatheredRow<T>& { return x; });
 }
 
 template <class T>

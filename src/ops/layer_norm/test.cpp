@@ -821,6 +821,35 @@ TEST(LayerNorm, ConstantRows) {
   EXPECT_TRUE(std::isnan(problem.y.values()[0]));
 }
 
+// Padding, beside other rows and alone.
+TEST(LayerNorm, RowsOfZerosHaveTheSameBitsEverywhere) {
+  uint64_t seed = seed_of_test(400);
+  for (const Dims& dims : {Dims{41, 1}, Dims{41, 24}, Dims{37, 64}, Dims{35, 192}, Dims{20, 1300},
+                           Dims{3, 9000}, Dims{3, 70000}}) {
+    for (const aclDataType dtype : kFloats) {
+      for (const double eps : {1e-5, 0.0}) {
+        SCOPED_TRACE(replay(++seed));
+        Options options = all_of(dtype);
+        options.eps = eps;
+        if (dtype == ACL_FLOAT) options.bias.reset();  // beside which y is nothing
+        Problem problem(dims, options, seed);
+        std::vector<double> x = problem.x.values();
+        const auto cols = static_cast<size_t>(dims[1]);
+        for (size_t i = 0; i < x.size(); ++i) {
+          const size_t row = i / cols;
+          if (row % 3 != 0) x[i] = row % 3 == 1 ? 0.0 : -0.0;
+        }
+        // No zeros, though their sum and, in FP32, their squares are.
+        if (dtype == ACL_FLOAT && cols > 1) x[2 * cols - 1] = 1e-44, x[2 * cols - 2] = -1e-44;
+        problem.x.fill(x);
+        problem.run_and_check();
+        expect_same_bits_everywhere([&] { return problem.run_it(); },
+                                    {&problem.y, &problem.mean, &problem.rstd});
+      }
+    }
+  }
+}
+
 // The rest of a panel is less than a vector, and its own mean 0.
 TEST(LayerNorm, LastColumnsWhoseMeanIsZero) {
   for (const int64_t cols : {int64_t{4104}, int64_t{8194}, int64_t{36866}}) {

@@ -77,7 +77,8 @@ struct Rows {
   alignas(64) float rstd[kRows] = {};
   alignas(64) float mean_g[kRows] = {};
   alignas(64) float mean_gx[kRows] = {};
-  bool ordinary = false;  // all_ordinary() (ordinary-inl.h)
+  bool ordinary = false;  // no unusual_rows() (ordinary-inl.h), or they are padding
+  uint32_t padding = 0;   // bit r: row r is_padding() (exact-inl.h)
   uint32_t exact = 0;     // bit r: the dx of row r takes FP64 (exact-inl.h), from these means
   Means exact_means[kRows];
   Ahead ahead;

@@ -28,6 +28,7 @@
 #endif
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 
 #include "ops/layer_norm_backward/block-inl.h"
@@ -60,6 +61,24 @@ struct Largest {
   float g, xhat;
   bool zero;  // every g is exactly 0
 };
+
+// No magnitude of a row is larger. A NaN may pass.
+template <class T>
+HWY_INLINE bool are_at_most(const T* row, size_t count, float most) {
+  const TagF32 d;
+  F32x16 largest = zero16();
+  for (size_t at = 0; at < count; at += kStrip<T>) {
+    const size_t rest = count - at;
+    const Strip<T> strip =
+        rest >= kStrip<T> ? load_strip(row + at) : load_strip_first(row + at, rest);
+    for (size_t i = 0; i < kStripVectors<T>; ++i) largest = max16(largest, abs16(strip.v[i]));
+  }
+  bool all = true;
+  for (size_t part = 0; part < kParts; ++part) {
+    all = all && hn::AllTrue(d, hn::Le(largest.part[part], hn::Set(d, most)));
+  }
+  return all;
+}
 
 template <class T, class Source>
 HWY_INLINE Largest largest_in_row(const Rows<T>& rows, Source& source, size_t r, const float* gamma,
@@ -128,10 +147,39 @@ bool has_nan(const Rows<T>& rows, Source& source, size_t r, const float* gamma, 
   return false;
 }
 
-// After the first visit: marks the rows whose dx is to be computed in FP64, and finds their means.
+// Padding, which is not rare: rows of zeros. Where all of x is its mean of 0, or every dy is 0, no
+// term loses anything, be it of dgamma or, beside a mean_g that is large or 0 as well, of dx. The
+// means say that there is no NaN; what bounds rstd, x and mean says that no xhat is infinite.
 template <class T, class Source>
-void mark_exact_rows(Rows<T>& rows, Source& source, const float* gamma, size_t cols) {
-  for (size_t r = 0; r < rows.count; ++r) {
+bool is_padding(const Rows<T>& rows, Source& source, size_t r, size_t cols) {
+  const float g = std::abs(rows.mean_g[r]), mean = std::abs(rows.mean[r]);
+  const bool no_x = g >= kLeastMeanG && mean == 0.0f;
+  const bool no_dy = g == 0.0f && mean <= kMostOfPadding;
+  const float rstd = std::abs(rows.rstd[r]);
+  const bool usual = rstd >= kLeastUsualRstd && rstd <= kMostOfPadding;
+  if (rows.mean_gx[r] != 0.0f || !usual || !(no_x || no_dy)) return false;
+  for (size_t chunk = 0; chunk < cols; chunk += kChainColumns) {
+    const size_t columns = std::min(kChainColumns, cols - chunk);
+    if (no_dy && !are_at_most(source.dy(r, chunk, columns), columns, 0.0f)) return false;
+    const float most = no_x ? 0.0f : kMostOfPadding;
+    if (!are_at_most(source.x(r, chunk, columns), columns, most)) return false;
+  }
+  return true;
+}
+
+// After the first visit: marks those of the unusual_rows() that are padding and those whose dx is
+// to be computed in FP64, and finds the means of the latter.
+template <class T, class Source>
+void mark_exact_rows(Rows<T>& rows, uint32_t unusual, Source& source, const float* gamma,
+                     size_t cols) {
+  rows.ordinary = true;
+  for (; unusual != 0; unusual &= unusual - 1) {
+    const auto r = static_cast<size_t>(std::countr_zero(unusual));
+    if (is_padding(rows, source, r, cols)) {
+      rows.padding |= 1u << r;
+      continue;
+    }
+    rows.ordinary = false;
     const float g = std::abs(rows.mean_g[r]);
     const float gx = std::abs(rows.mean_gx[r]);
     if (!std::isfinite(g) || !std::isfinite(gx)) {
@@ -150,10 +198,10 @@ void mark_exact_rows(Rows<T>& rows, Source& source, const float* gamma, size_t c
 
 // Out of line: ordinary rows never come here.
 template <class T>
-HWY_NOINLINE void look_closer(Rows<T>& rows, const RowForms& forms, const float* gamma,
-                              size_t cols) {
+HWY_NOINLINE void look_closer(Rows<T>& rows, uint32_t unusual, const RowForms& forms,
+                              const float* gamma, size_t cols) {
   Gathered<T> source(rows, forms);  // takes dense rows as they lie
-  mark_exact_rows(rows, source, gamma, cols);
+  mark_exact_rows(rows, unusual, source, gamma, cols);
 }
 
 // A term of dgamma loses more than the promise allows.

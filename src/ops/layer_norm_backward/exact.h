@@ -36,6 +36,9 @@ inline constexpr float kLeastMean = 0x1p-100f;
 inline constexpr float kNearMean = 0x1p-100f;
 inline constexpr float kLeastUsualRstd = 0x1p-25f;
 
+// |x|, |mean| and |rstd| up to which (x - mean) * rstd is finite by far.
+inline constexpr float kMostOfPadding = 0x1p62f;
+
 // A term of dgamma loses more than the promise allows where |xhat| is under the least normal number
 // and |dy| is over kMostHarmlessDy.
 inline constexpr float kLeastNormal = 0x1p-126f;

@@ -78,7 +78,7 @@ void locate(const Job& job, int64_t row, size_t count, Rows<T>& rows) {
   const Problem& problem = job.problem;
   rows.count = count;
   rows.ordinary = false;
-  rows.exact = 0;
+  rows.padding = rows.exact = 0;
   find_rows(job.at.dy, job.places.dy, sizeof(T), row, count, rows.dy);
   find_rows(job.at.x, job.places.x, sizeof(T), row, count, rows.x);
   find_rows(job.at.dx, job.places.dx, dtype_size(problem.dx.dtype), row, count, rows.dx);
@@ -89,9 +89,10 @@ void locate(const Job& job, int64_t row, size_t count, Rows<T>& rows) {
 // Behind the first visit: which rows need a closer look, and that.
 template <class T>
 HWY_INLINE void classify(const Job& job, Rows<T>& rows) {
-  rows.ordinary = all_ordinary(rows);
+  const uint32_t unusual = unusual_rows(rows);
+  rows.ordinary = unusual == 0;
   if (HWY_LIKELY(rows.ordinary)) return;
-  look_closer(rows, job.forms, job.gamma, static_cast<size_t>(job.problem.cols));
+  look_closer(rows, unusual, job.forms, job.gamma, static_cast<size_t>(job.problem.cols));
 }
 
 // First visit of a group of rows.

@@ -26,6 +26,14 @@ namespace {
 
 using namespace aclgrad::HWY_NAMESPACE;
 
+// Bit i: lane i of at most sixteen.
+template <class D, class Mask>
+HWY_INLINE uint32_t bits_of(D d, Mask mask) {
+  uint8_t bits[8] = {};
+  hn::StoreMaskBits(d, mask, bits);
+  return uint32_t{bits[0]} | uint32_t{bits[1]} << 8;
+}
+
 // Small groups, which are those of long rows but for whole row blocks (Visiting::one_by_one), are
 // judged row by row: their means have just been stored one by one, and a load of several would wait
 // until those stores have left for L1, behind dx's streaming stores (f32 8192x4096, Emerald Rapids:
@@ -36,23 +44,24 @@ HWY_INLINE bool are_few(const Rows<T>& rows) {
   return rows.count <= kFewRows;
 }
 
-// Nothing can be said against the dx of these rows: none needs a closer look, none holds a NaN. One
-// test for both (dx_has_no_nan() says more about NaNs), which is all that an ordinary row pays.
+// Bit r: row r is not ordinary: its dx needs a closer look, or holds a NaN. One test for both
+// (dx_has_no_nan() says more about NaNs), which is all that an ordinary row pays.
 template <class T>
-HWY_INLINE bool all_ordinary(const Rows<T>& rows) {
+HWY_INLINE uint32_t unusual_rows(const Rows<T>& rows) {
   constexpr float kLeastRstd = 0x1p-149f;
   constexpr float kMost = std::numeric_limits<float>::max();
+  uint32_t found = 0;
   if (are_few(rows)) {
     const auto is_between = [](float least, float number, float most) {
       return std::abs(number) >= least && std::abs(number) <= most;
     };
-    bool all = true;
     for (size_t r = 0; r < rows.count; ++r) {
-      all = all && is_between(kLeastMeanG, rows.mean_g[r], kMost) &&
-            is_between(least_mean_gx(rows.rstd[r]), rows.mean_gx[r], kMost) &&
-            is_between(kLeastRstd, rows.rstd[r], kMostRstd);
+      const bool ordinary = is_between(kLeastMeanG, rows.mean_g[r], kMost) &&
+                            is_between(least_mean_gx(rows.rstd[r]), rows.mean_gx[r], kMost) &&
+                            is_between(kLeastRstd, rows.rstd[r], kMostRstd);
+      found |= uint32_t{!ordinary} << r;
     }
-    return all;
+    return found;
   }
   const TagRows d;
   const auto between = [&](auto least, auto v, float most) HWY_ATTR {
@@ -65,9 +74,10 @@ HWY_INLINE bool all_ordinary(const Rows<T>& rows) {
         hn::And(between(hn::Set(d, kLeastMeanG), hn::Abs(hn::Load(d, rows.mean_g + r)), kMost),
                 between(least_gx, hn::Abs(hn::Load(d, rows.mean_gx + r)), kMost));
     const auto ordinary = hn::And(means, between(hn::Set(d, kLeastRstd), rstd, kMostRstd));
-    if (!hn::AllFalse(d, hn::AndNot(ordinary, hn::FirstN(d, rows.count - r)))) return false;
+    const auto unusual = hn::AndNot(ordinary, hn::FirstN(d, rows.count - r));
+    if (!hn::AllFalse(d, unusual)) found |= bits_of(d, unusual) << r;
   }
-  return true;
+  return found;
 }
 
 // Bit r: the dgamma terms of row r need a closer look. FP16 has no numbers near a mean of 0.
@@ -83,7 +93,7 @@ HWY_INLINE uint32_t rows_near_zero(const Rows<T>& rows) {
       }
       found |= uint32_t{near} << r;
     }
-    return found;
+    return found & ~rows.padding;
   }
   const TagF32 d;
   for (size_t r = 0; r < rows.count; r += kPartLanes) {
@@ -97,11 +107,9 @@ HWY_INLINE uint32_t rows_near_zero(const Rows<T>& rows) {
       near = hn::AndNot(harmless, near);
     }
     if (HWY_LIKELY(hn::AllFalse(d, near))) continue;
-    uint8_t bits[8] = {};
-    hn::StoreMaskBits(d, near, bits);
-    found |= (uint32_t{bits[0]} | uint32_t{bits[1]} << 8) << r;
+    found |= bits_of(d, near) << r;
   }
-  return found;
+  return found & ~rows.padding;
 }
 
 // False: none of these rows has an element near its mean, but not on it, in columns [begin, end).

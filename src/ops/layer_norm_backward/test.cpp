@@ -564,6 +564,66 @@ TEST(LayerNormBackward, SubnormalIntermediatesHaveTheSameBitsInEveryViewMaskAndP
   }
 }
 
+// Padding beside other rows: all of x is 0, every dy is, or both; and, at last, what resembles it.
+TEST(LayerNormBackward, RowsOfZerosHaveTheSameBitsEverywhere) {
+  uint64_t seed = seed_of_test(300);
+  for (const Dims& dims : {Dims{41, 1}, Dims{41, 24}, Dims{37, 64}, Dims{35, 192}, Dims{20, 1300},
+                           Dims{9, 9000}, Dims{5, 66000}}) {
+    for (const aclDataType dtype : kFloats) {
+      SCOPED_TRACE(replay(++seed));
+      Problem problem(dims, all_of(dtype), seed);
+      std::vector<double> x = problem.x.values(), dy = problem.dy.values();
+      std::vector<double> mean = problem.mean.values();
+      const size_t rows = mean.size(), cols = x.size() / rows;
+      for (size_t r = 0; r < rows; ++r) {
+        const size_t kind = r % 5;
+        const auto begin = static_cast<std::ptrdiff_t>(r * cols),
+                   size = static_cast<std::ptrdiff_t>(cols);
+        if (kind % 2 == 0) mean[r] = 0.0;
+        if (kind % 2 == 0) std::fill_n(x.begin() + begin, size, kind == 2 ? -0.0 : 0.0);
+        if (kind == 1 || kind == 2) std::fill_n(dy.begin() + begin, size, 0.0);
+        if (kind == 4) {  // a g that FP32 rounds by much
+          for (size_t c = 0; c < cols; ++c) dy[r * cols + c] *= 1e-38;
+        }
+      }
+      problem.x.fill(x);
+      problem.dy.fill(dy);
+      problem.mean.fill(mean);
+      ASSERT_TRUE(problem.run_it().ok());
+      problem.expect_right(problem.exact());
+      expect_same_bits_everywhere([&] { return problem.run_it(); },
+                                  {&problem.dx, &problem.dgamma, &problem.dbeta});
+    }
+  }
+}
+
+// A gamma of 0 hides what is not: the sums of these rows are those of padding, but a term of dgamma
+// is lost in FP32.
+TEST(LayerNormBackward, RowsOfZerosButForOneElement) {
+  for (const bool in_x : {true, false}) {
+    for (const Dims& dims : {Dims{37, 24}, Dims{20, 1300}, Dims{3, 9000}}) {
+      Problem problem(dims, Options());
+      std::vector<double> x(problem.x.values().size()), dy = problem.dy.values();
+      std::vector<double> gamma = problem.gamma.values();
+      const size_t cols = gamma.size();
+      gamma[cols - 1] = 0.0;
+      for (size_t i = 0; i < x.size(); ++i) {
+        const bool last = i % cols == cols - 1;
+        if (last || !in_x) x[i] = 1.23e-39;
+        if (!last && !in_x) dy[i] = 0.0;
+        if (last) dy[i] *= 1e4;
+      }
+      problem.x.fill(x);
+      problem.dy.fill(dy);
+      problem.gamma.fill(gamma);
+      problem.mean.fill_constant(0.0);
+      problem.rstd.fill_constant(1.0);
+      ASSERT_TRUE(problem.run_it().ok());
+      problem.expect_right(problem.exact());
+    }
+  }
+}
+
 // What a whole problem of one kind gives, by hand.
 TEST(LayerNormBackward, SubnormalFactorsBesideLargeOnes) {
   struct Sizes {
@@ -701,7 +761,7 @@ TEST(LayerNormBackward, StreamedLinesHaveTheSameBitsEverywhere) {
 }
 
 // Rows that share lines and rows of whole ones, in each order that visits may have, on every
-// target: a NaN, rows that take FP64 and one whose mean is 0 are among them.
+// target: a NaN, rows that take FP64, one whose mean is 0 and padding are among them.
 TEST(LayerNormBackward, StreamedRowsBesideUnusualOnesAreRight) {
   if (aclgrad_has_device_queues()) GTEST_SKIP() << "of the CPU's caches";
   const std::vector<std::pair<Dims, aclDataType>> cases = {
@@ -727,6 +787,11 @@ TEST(LayerNormBackward, StreamedRowsBesideUnusualOnesAreRight) {
       }
     }
     mean[3000] = 0.0;
+    for (size_t row = 2500; row < 2600; row += 3) {  // padding
+      mean[row] = 0.0;
+      std::fill_n(x.begin() + static_cast<std::ptrdiff_t>(row * cols), cols, 0.0);
+      std::fill_n(dy.begin() + static_cast<std::ptrdiff_t>((row + 1) * cols), cols, 0.0);
+    }
     problem.x.fill(x);
     problem.dy.fill(dy);
     problem.mean.fill(mean);

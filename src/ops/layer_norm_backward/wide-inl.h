@@ -61,8 +61,8 @@ void row_means(const Job& job, int64_t row) {
                        mean_gx_of(sums[1], rows.rstd[0], job.reciprocal_cols)};
   rows.mean_g[0] = static_cast<float>(means.g);
   rows.mean_gx[0] = static_cast<float>(means.gx);
-  if (!all_ordinary(rows)) {
-    look_closer(rows, job.forms, job.gamma, static_cast<size_t>(job.problem.cols));
+  if (const uint32_t unusual = unusual_rows(rows); unusual != 0) {
+    look_closer(rows, unusual, job.forms, job.gamma, static_cast<size_t>(job.problem.cols));
   }
   const bool exact = rows.exact != 0;
   const Means& found = exact ? rows.exact_means[0] : means;

@@ -15,8 +15,11 @@ works() {
 }
 
 find_python() {
-  local python
-  for python in "${ACLGRAD_ORACLE_PYTHON:-}" "$environment/bin/python" python3 /usr/bin/python3; do
+  local python named=${ACLGRAD_ORACLE_PYTHON:-}
+  if [[ -n $named ]] && ! works "$named"; then
+    echo "ACLGRAD_ORACLE_PYTHON=$named is no python with PyTorch $version and numpy: looking for another" >&2
+  fi
+  for python in "$named" "$environment/bin/python" python3 /usr/bin/python3; do
     if [[ -n $python ]] && python=$(command -v "$python") && works "$python"; then
       echo "$python"
       return

@@ -33,8 +33,8 @@ using namespace aclgrad::HWY_NAMESPACE;
 // Rows of each group that take turns: their chains and what belongs to a row take 26 of 32
 // registers. (Four short rows: f32 200704x192 1.05 to 1.1 times the time of two.) Where a vector
 // takes two of sixteen the chains come and go, and turns pay all the same (AVX2 on Granite Rapids,
-// one of two cores shared, times as fast: f32 200704x192 1.3, 8192x4096 and 400000x64 1.14, f16
-// 2048x12288 1.13, bf16 1.0 to 1.03).
+// one of two cores shared, times as fast: f32 200704x192 1.3, 8192x4096 and 400000x64 1.14; on
+// Emerald Rapids bf16 200704x192 1.12, f16 1.15, bf16 400000x64 1.06).
 inline constexpr size_t kFusedRows = 2;
 
 // Bytes by which lines are asked for ahead: in the same row or, at its end, in the one after its
@@ -63,6 +63,11 @@ constexpr int64_t kLeastRound = 1536, kLeastStagedRound = 4096;
 constexpr int64_t kLeastStagedRow = 256, kEndOfStagedRows = 3072;
 // Two groups of longer rows, which wait between their visits, are more than half of an L2 of 2 MiB.
 constexpr int64_t kMostRound = int64_t{128} << 10;
+// Rounds of 16 bits pay where a vector is one register. AVX2 on Emerald Rapids, without them and
+// with, ms: bf16 8192x4096 8.9, 11.2, 2048x12288 7.0, 8.4, 32768x768 7.1, 7.7, f16 8192x4096 8.5,
+// 11.0.
+template <class T>
+inline constexpr bool kTakesRounds = kParts == 1 || sizeof(T) == sizeof(float);
 
 // Whether the rows of dy and those of x lie at equal distances, so that the next ones can be asked
 // for.
@@ -85,7 +90,8 @@ Turns turns_of(const Job& job, bool staged) {
   if (bytes >= (staged ? kLeastStagedRound : kLeastRound)) {
     const bool stage_holds =
         int64_t{kFusedRows} * bytes + int64_t{kLineBytes} <= int64_t{kDxStageBytes};
-    const bool pays = job.streaming && bytes <= kMostRound && (!staged || stage_holds);
+    const bool pays =
+        kTakesRounds<T> && job.streaming && bytes <= kMostRound && (!staged || stage_holds);
     return pays ? Turns::kOfRounds : Turns::kNone;
   }
   const bool pays = !staged || (sizeof(T) < sizeof(float) && bytes >= kLeastStagedRow &&

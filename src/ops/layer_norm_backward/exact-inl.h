@@ -62,7 +62,7 @@ struct Largest {
   bool zero;  // every g is exactly 0
 };
 
-// No magnitude of a row is larger. A NaN may pass.
+// No magnitude of a row, which has no NaN, is larger.
 template <class T>
 HWY_INLINE bool are_at_most(const T* row, size_t count, float most) {
   const TagF32 d;
@@ -148,12 +148,13 @@ bool has_nan(const Rows<T>& rows, Source& source, size_t r, const float* gamma, 
 }
 
 // Padding, which is not rare: rows of zeros. Where all of x is its mean of 0, or every dy is 0, no
-// term loses anything, be it of dgamma or, beside a mean_g that is large or 0 as well, of dx. The
-// means say that there is no NaN; what bounds rstd, x and mean says that no xhat is infinite.
+// term loses anything, be it of dgamma or, beside a mean_g that is large and finite, or 0 as well,
+// of dx. The means say that there is no NaN; what bounds rstd, x and mean says that no xhat is
+// infinite.
 template <class T, class Source>
 bool is_padding(const Rows<T>& rows, Source& source, size_t r, size_t cols) {
   const float g = std::abs(rows.mean_g[r]), mean = std::abs(rows.mean[r]);
-  const bool no_x = g >= kLeastMeanG && mean == 0.0f;
+  const bool no_x = g >= kLeastMeanG && std::isfinite(g) && mean == 0.0f;
   const bool no_dy = g == 0.0f && mean <= kMostOfPadding;
   const float rstd = std::abs(rows.rstd[r]);
   const bool usual = rstd >= kLeastUsualRstd && rstd <= kMostOfPadding;

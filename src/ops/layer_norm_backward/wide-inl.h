@@ -14,9 +14,8 @@
 #include <hwy/cache_control.h>
 
 #include "kernels/cpu/parallel.h"
-#include "ops/layer_norm_backward/exact-inl.h"
 #include "ops/layer_norm_backward/first_visit-inl.h"
-#include "ops/layer_norm_backward/ordinary-inl.h"
+#include "ops/layer_norm_backward/gather-inl.h"
 #include "ops/layer_norm_backward/second_visit-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -61,9 +60,7 @@ void row_means(const Job& job, int64_t row) {
                        mean_gx_of(sums[1], rows.rstd[0], job.reciprocal_cols)};
   rows.mean_g[0] = static_cast<float>(means.g);
   rows.mean_gx[0] = static_cast<float>(means.gx);
-  if (const uint32_t unusual = unusual_rows(rows); unusual != 0) {
-    look_closer(rows, unusual, job.forms, job.gamma, static_cast<size_t>(job.problem.cols));
-  }
+  classify(job, rows);
   const bool exact = rows.exact != 0;
   const Means& found = exact ? rows.exact_means[0] : means;
   job.row_means(row) = {found.g, found.gx, exact};

@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # add_operator(name): the fixed files of src/ops/<name> become part of libopapi, a test program and a
-# part of the bench; the error table may have a file of its own, error_test.cpp, and kernels for GPUs
-# are in cuda.cu. Nothing else in the
-# tree needs to know the operator. Tests that go over all operators read the global property
+# part of the bench; tests may fill more files, <subject>_test.cpp, and kernels for GPUs are in cuda.cu.
+# Nothing else in the tree needs to know the operator. Tests that go over all operators read the global property
 # ACLGRAD_OPERATORS.
 
 set(ACLGRAD_OPERATOR_ROLES
@@ -19,23 +18,31 @@ function(add_emulated_order_test name)
 endfunction()
 
 # An operator's tests where cores do with prefetches what this machine's do not (prefetch.h).
-function(add_prefetches_test name)
+function(add_prefetches_tests name)
   if(NOT ACLGRAD_SANITIZE STREQUAL "none" OR ACLGRAD_CUDA STREQUAL "EMULATED")
     return()
   endif()
-  set(kind dropped)
+  set(own waiting)
   if(EXISTS /proc/cpuinfo)
     file(STRINGS /proc/cpuinfo amd REGEX "^vendor_id.*AuthenticAMD" LIMIT_COUNT 1)
-    if(amd)
-      set(kind waiting)
+    file(STRINGS /proc/cpuinfo family REGEX "^cpu family" LIMIT_COUNT 1)
+    string(REGEX REPLACE "[^0-9]" "" family "${family}")
+    if(amd AND family GREATER_EQUAL 26)
+      set(own taken)
+    elseif(amd)
+      set(own dropped)
     endif()
   endif()
-  register_test(${name}_prefetches_${kind}_test ${CMAKE_COMMAND} -E env ACLGRAD_PREFETCHES=${kind}
-    ${ACLGRAD_TEST_LAUNCHER} $<TARGET_FILE:${name}_test>)
+  foreach(kind dropped waiting taken)
+    if(NOT kind STREQUAL own)
+      register_test(${name}_prefetches_${kind}_test ${CMAKE_COMMAND} -E env
+        ACLGRAD_PREFETCHES=${kind} ${ACLGRAD_TEST_LAUNCHER} $<TARGET_FILE:${name}_test>)
+    endif()
+  endforeach()
 endfunction()
 
-# add_operator(name [PREFETCHES]); PREFETCHES: its kernels read in another order where cores drop
-# prefetches, and its tests run both ways.
+# add_operator(name [PREFETCHES]); PREFETCHES: its kernels read in another order by what cores do
+# with prefetches, and its tests run each way.
 function(add_operator name)
   set(folder ${CMAKE_CURRENT_SOURCE_DIR}/${name})
   foreach(role IN LISTS ACLGRAD_OPERATOR_ROLES)
@@ -66,15 +73,13 @@ function(add_operator name)
   set_property(GLOBAL APPEND PROPERTY ACLGRAD_OPERATORS ${name})
 
   if(ACLGRAD_DEVELOPER_MODE)
-    set(tests ${folder}/test.cpp)
-    if(EXISTS ${folder}/error_test.cpp)
-      list(APPEND tests ${folder}/error_test.cpp)
-    endif()
+    file(GLOB tests CONFIGURE_DEPENDS ${folder}/*_test.cpp)
+    list(APPEND tests ${folder}/test.cpp)
     # PLAIN: the formula in FP64 for millions of elements is two thirds of the minutes under a
     # sanitizer, and one object serves every build.
     add_aclgrad_test(${name}_test PLAIN ${tests})
     if("PREFETCHES" IN_LIST ARGN)
-      add_prefetches_test(${name})
+      add_prefetches_tests(${name})
     endif()
     if(kernels)
       set_tests_properties(${name}_test PROPERTIES LABELS cuda)

@@ -21,7 +21,7 @@ BELOW = {
 }
 KERNEL_FILES = {"cpu.cpp", "cuda.cu"}
 KERNEL_MAY_NOT = {"tensor", "runtime"}
-TEST_FILES = {"test.cpp", "error_test.cpp", "bench.cpp", "cases.h", "reference.h"}
+TEST_FILE = re.compile(r"(.+_)?test\.cpp|test_problem\.h|bench\.cpp|cases\.h|reference\.h")
 TEST_TOOLS = ("support/", "bench/")
 SUFFIXES = {".h", ".cpp", ".c", ".cu", ".cuh"}
 
@@ -57,7 +57,7 @@ def check_file(root, path):
     for line, quote, name, target in includes_of(root, path):
         where = f"{path}:{line}: includes {name}"
         if target is None:
-            in_tests = path.name in TEST_FILES or floor != "ops"
+            in_tests = TEST_FILE.fullmatch(path.name) or floor != "ops"
             if quote == '"' and not (name.startswith(TEST_TOOLS) and in_tests):
                 yield f"{where}, which is no file below src/ or include/"
             continue

@@ -1,92 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-// Embedding through the C interface, byte by byte against the reference.
+// Embedding through the C interface: copies of rows, bit by bit.
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cstring>
 #include <limits>
 #include <string>
+#include <vector>
 
-#include "aclnnop/aclnn_embedding.h"
-#include "ops/embedding/cases.h"
-#include "ops/embedding/reference.h"
-#include "support/bad_indices.h"
-#include "support/compare.h"
-#include "support/run.h"
+#include "ops/embedding/test_problem.h"
 #include "support/same_bits.h"
 #include "support/targets.h"
-#include "support/tensor.h"
 
 namespace aclgrad::test {
 namespace {
-
-using embedding::Shape;
-
-constexpr aclDataType kDtypes[] = {ACL_BF16,  ACL_FLOAT,  ACL_FLOAT16,   ACL_INT64,
-                                   ACL_INT32, ACL_INT16,  ACL_INT8,      ACL_UINT8,
-                                   ACL_BOOL,  ACL_DOUBLE, ACL_COMPLEX64, ACL_COMPLEX128};
-// One of every size.
-constexpr aclDataType kSizes[] = {ACL_INT8, ACL_BF16, ACL_FLOAT, ACL_DOUBLE, ACL_COMPLEX128};
-
-// What a problem may choose; the defaults are the plain case.
-struct Options {
-  aclDataType dtype = ACL_FLOAT, indices = ACL_INT64;
-  Arrangement table_in = Arrangement::kContiguous;
-  Arrangement indices_in = Arrangement::kContiguous;
-  Arrangement out_in = Arrangement::kContiguous;
-};
-
-Options all_of(aclDataType dtype) {
-  Options options;
-  options.dtype = dtype;
-  return options;
-}
-
-Dims with_last(Dims dims, int64_t last) {
-  dims.push_back(last);
-  return dims;
-}
-
-// The tensors of one problem with random bytes in the table, and its two phases.
-struct Problem {
-  Problem(const Dims& indices_dims, int64_t table_rows, int64_t cols, const Options& chosen,
-          uint64_t seed = 1)
-      : table({table_rows, cols}, chosen.dtype, chosen.table_in),
-        indices(indices_dims, chosen.indices, chosen.indices_in),
-        out(with_last(indices_dims, cols), chosen.dtype, chosen.out_in) {
-    std::vector<uint8_t> bytes(static_cast<size_t>(table.numel()) * table.element_size());
-    Random random(seed);
-    for (uint8_t& byte : bytes) byte = static_cast<uint8_t>(random.bits());
-    table.fill_bits(bytes);
-    indices.fill_integers(seed + 1, 0, std::max<int64_t>(table_rows, 1) - 1);
-  }
-  Problem(const Shape& shape, const Options& chosen, uint64_t seed = 1)
-      : Problem({shape.rows}, shape.table_rows, shape.cols, chosen, seed) {}
-
-  Outcome run_it() {
-    return run(
-        [&](uint64_t* size, aclOpExecutor** executor) {
-          return aclnnEmbeddingGetWorkspaceSize(table.handle(), indices.handle(), out.handle(),
-                                                size, executor);
-        },
-        aclnnEmbedding);
-  }
-  void expect_right() const {
-    const auto table_rows = static_cast<size_t>(table.dims()[0]);
-    const auto r = embedding::reference(table.bits(), table_rows,
-                                        static_cast<size_t>(table.dims()[1]) * table.element_size(),
-                                        indices.values(), table.dtype());
-    expect_same_bits("out", out.bits(), r.y);
-    EXPECT_TRUE(out.untouched_outside()) << "bytes outside the view were written";
-  }
-  void run_and_check() {
-    const Outcome outcome = run_it();
-    ASSERT_TRUE(outcome.ok()) << outcome;
-    expect_right();
-  }
-
-  Tensor table, indices, out;
-};
 
 TEST(Embedding, SmallExample) {
   Problem problem({2, 2}, 3, 2, Options());
@@ -319,50 +246,6 @@ TEST(Embedding, TheCallersFloatingPointModesHaveNoInfluence) {
   Problem problem({33, 4, 10}, Options());
   problem.run_and_check();
   expect_same_bits_in_every_float_mode([&] { return problem.run_it(); }, {&problem.out});
-}
-
-// ---- Data errors: rows of the README's second table -------------------------------------------
-
-void expect_reported(Problem& problem, const std::string& value, const std::string& position) {
-  expect_bad_index(problem, "aclnnEmbedding", static_cast<uint64_t>(problem.table.dims()[0]), value,
-                   position);
-}
-
-TEST(Embedding, BadIndexIsReportedAndItsRowIsZero) {
-  const BadIndex rows[] = {
-      {ACL_INT64, 5, "5"}, {ACL_INT64, -1, "-1"}, {ACL_INT64, 0x1p32, "4294967296"},
-      {ACL_INT32, 5, "5"}, {ACL_INT32, -1, "-1"}, {ACL_INT32, -0x1p31, "-2147483648"}};
-  for (const BadIndex& row : rows) {
-    for (const aclDataType dtype : kSizes) {
-      SCOPED_TRACE(std::string(dtype_name(row.dtype)) + " " + row.value);
-      Options options = all_of(dtype);
-      options.indices = row.dtype;
-      Problem problem({300, 5, 7}, options);
-      std::vector<double> indices = problem.indices.values();
-      indices[17] = indices[200] = row.index;
-      indices[250] = -7;
-      problem.indices.fill(indices);
-      expect_reported(problem, row.value, "17");
-    }
-  }
-  Problem no_table({3, 0, 2}, Options());  // every index is bad
-  no_table.indices.fill({0, 1, 2});
-  expect_reported(no_table, "0", "0");
-}
-
-TEST(Embedding, WidestIntegersAreComparedIn64Bits) {
-  expect_widest_integers_reported([] { return Problem({1, 3, 2}, Options()); }, expect_reported);
-}
-
-TEST(Embedding, LowestBadPositionForAnyNumberOfThreads) {
-  expect_lowest_position_reported(
-      [] {
-        return Problem({100000, 10, 1}, Options());
-      },
-      expect_reported);
-  Problem wide({3, 2, 270001}, Options());  // every panel of a row meets its index
-  wide.indices.fill({1, 2, -4});
-  expect_reported(wide, "2", "1");
 }
 
 }  // namespace

@@ -57,7 +57,11 @@ def main():
     words = [word for word in sys.argv[1:] if word != "--all"]
     if len(words) > 1:
         sys.exit(__doc__.split("\n", maxsplit=1)[0])
-    for machine, rows in newest(words[0] if words else "").items():
+    machines = newest(words[0] if words else "")
+    if not machines:
+        sys.exit(f"no accepted figures of a machine whose name contains {words[0]!r}; there are:\n  "
+                 + "\n  ".join(newest("")))
+    for machine, rows in machines.items():
         wanted = {problem: goal for problem, goal in goals().items() if problem in rows}
         missed = [problem for problem, goal in wanted.items()
                   if round(100 * float(rows[problem]["share_of_roof"])) < goal]

@@ -39,10 +39,11 @@ constexpr const char* kUsage =
     "                  elements further apart), transposed (the last two dims change places in\n"
     "                  memory), offset (from the second element on), strided (every second\n"
     "                  element) or reversed\n"
-    "  --rival NAME=COMMAND   races another implementation (bench/rival.h); may be repeated\n"
-    "  --rounds N      turns of {roofs, operator, rivals}; the medians count (9)\n"
+    "  --rival NAME=COMMAND   races another implementation (bench/rival.h); may be repeated, with\n"
+    "                  another name\n"
+    "  --rounds N      turns of {roofs, operator, rivals}, 1 to 1024; the medians count (9)\n"
     "  --patience S    seconds that a problem may be waited for, and measured again, while others\n"
-    "                  are at work on the machine (5)\n"
+    "                  are at work on the machine, 0 to 1024 (5)\n"
     "  --cached        small problems may stay in the caches\n"
     "  --csv FILE      the table as comma-separated values too\n"
     "  --list          only print the problems\n"
@@ -63,13 +64,13 @@ struct Options {
   bool help = false;
 };
 
-int number(const std::string& option, const std::string& text) {
+int number(const std::string& option, const std::string& text, long least) {
   constexpr long kMost = 1024;
   char* end = nullptr;
   const long value = std::strtol(text.c_str(), &end, 10);
-  if (text.empty() || *end != '\0' || value < 1 || value > kMost) {
-    throw std::invalid_argument(option + " " + text + ": expected a number from 1 to " +
-                                std::to_string(kMost));
+  if (text.empty() || *end != '\0' || value < least || value > kMost) {
+    throw std::invalid_argument(option + " " + text + ": expected a number from " +
+                                std::to_string(least) + " to " + std::to_string(kMost));
   }
   return static_cast<int>(value);
 }
@@ -81,28 +82,32 @@ void use_target(const std::string& name) {
   }
 }
 
-std::pair<std::string, std::string> parse_rival(const std::string& text) {
+void add_rival(const std::string& text, std::vector<std::pair<std::string, std::string>>& rivals) {
   const size_t equals = text.find('=');
   if (equals == 0 || equals == std::string::npos || equals + 1 == text.size()) {
     throw std::invalid_argument("--rival " + text + ": expected NAME=COMMAND");
   }
-  return {text.substr(0, equals), text.substr(equals + 1)};
+  const std::string name = text.substr(0, equals);
+  for (const auto& [other, command] : rivals) {
+    if (other == name) throw std::invalid_argument("--rival " + name + ": given twice");
+  }
+  rivals.emplace_back(name, text.substr(equals + 1));
 }
 
 void set_option(const std::string& option, const std::string& value, Options& options) {
   if (option == "--threads") {
-    aclgrad_use_threads(number(option, value));
+    aclgrad_use_threads(number(option, value, 1));
   } else if (option == "--target") {
     use_target(value);
   } else if (option == "--view") {
     use_view(value);
     options.view = value;
   } else if (option == "--rival") {
-    options.rivals.push_back(parse_rival(value));
+    add_rival(value, options.rivals);
   } else if (option == "--rounds") {
-    options.effort.rounds = number(option, value);
+    options.effort.rounds = number(option, value, 1);
   } else if (option == "--patience") {
-    options.effort.patience_seconds = number(option, value);
+    options.effort.patience_seconds = number(option, value, 0);
   } else if (option == "--csv") {
     options.csv = value;
   } else {

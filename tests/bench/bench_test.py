@@ -139,6 +139,9 @@ class Bench(unittest.TestCase):
         shown = run(sys.executable, f"{FOLDER}/goals.py", "--all", "Intel")
         self.assertEqual(shown.returncode, 0, shown.stderr)
         self.assertIn("miss their goal", shown.stdout)
+        unknown = run(sys.executable, f"{FOLDER}/goals.py", "Z80")
+        self.assertEqual(unknown.returncode, 1)
+        self.assertIn("'Z80'; there are:", unknown.stderr)
 
     def test_the_sweep_asks_for_nothing_but_problems(self):
         known = {name.split("/")[0] for name in LISTED}
@@ -239,6 +242,9 @@ for line in sys.stdin:
                 (("--target", "MMX", SMALL[0]), "MMX"),
                 (("--rival", "nothing", SMALL[0]), "nothing"),
                 (("--rival", "gone=false", SMALL[0]), "gone"),
+                (("--rival", "same=false", "--rival", "same=true", SMALL[0]), "given twice"),
+                (("--patience", "-1", SMALL[0]), "from 0 to 1024"),
+                (("--threads", "0", SMALL[0]), "from 1 to 1024"),
                 (("--csv", "/no/such/folder/x.csv", SMALL[0]), "/no/such/folder"),
                 (("--speed", "1"), "--speed")):
             done = bench(*arguments)

@@ -60,7 +60,7 @@ constexpr int64_t near_end(int64_t begin, int64_t end, Ahead ahead) {
 template <class T>
 bool are_short(int64_t cols) {
   constexpr int64_t kShortBytes = 4096;
-  if (sizeof(T) == sizeof(float) && !kDropsPrefetches) return false;
+  if (sizeof(T) == sizeof(float) && kPrefetchesWait) return false;
   return cols * static_cast<int64_t>(sizeof(T)) <= kShortBytes;
 }
 template <class T>
@@ -78,11 +78,30 @@ constexpr Ahead ahead_of_short(bool dense, int64_t stride) {
   return {0, dense ? kAheadOfRows<T> : static_cast<int64_t>(kRowsAtOnce<T>) * stride};
 }
 
+// Rows of 16 bits that lie one behind the other, or with gaps of a few columns, are one stream that
+// cores which take prefetches are asked for so far ahead, one row at a time; not rows whose sums
+// fill half of L1 (two cores of Zen 5, by the slower and the faster pace of their memory, time
+// beside that of two lines down sixteen rows: bf16 32768x2880-g32 0.88, 1.03, g2048 0.87, 0.78,
+// 13000x7168-g32 1.05, 1.2).
+template <class T>
+bool are_stream(int64_t cols, int64_t stride) {
+  constexpr int64_t kMostColumns = 4096;
+  return sizeof(T) == 2 && kTakesPrefetches && cols <= kMostColumns && stride >= cols &&
+         stride - cols <= cols / 8;
+}
+template <class T>
+constexpr Ahead ahead_of_stream(int64_t cols, int64_t stride) {
+  constexpr int64_t kAhead = 8192 / static_cast<int64_t>(sizeof(T));
+  if (stride == cols) return {0, kAhead};
+  return cols <= kAhead ? Ahead{0, stride} : Ahead{kAhead, stride + kAhead - cols};
+}
+
 // Where rows that are added fetch what is ahead.
 enum class Fetch : uint8_t {
   kNothing,
   kRowEnds,
-  kEveryVector  // once for each line of 64 bytes was slower (BF16 by a tenth)
+  kEveryVector,  // once for each line of 64 bytes was slower (BF16 by a tenth)
+  kStream        // the same, into L1
 };
 
 // Calls put(place, column, sum) with what `sums` has already, if there are any, and the rows add up
@@ -100,7 +119,7 @@ HWY_INLINE void add_rows_to(const float* sums, const T* const* rows, int64_t col
         sum = add(sum, load16(rows[r] + col));
         if constexpr (kFetch == Fetch::kEveryVector) {
           fetch<1>(rows[r] + col + next);
-        } else if constexpr (fetches) {
+        } else if constexpr (kFetch == Fetch::kStream || fetches) {
           prefetch_to_l1(rows[r] + col + next);
         }
       });
@@ -139,7 +158,7 @@ HWY_INLINE void sum_by_rows(int64_t count, int64_t cols, Ahead ahead, float* kep
 // prefetches are dropped; what lies `next` elements further on is fetched into L2. The fewer
 // instructions, the further a core sees while it waits for memory: there is no loop, and the
 // address of one of eight rows is a sum of two registers.
-template <size_t kRows, class T, size_t kVectors>
+template <size_t kRows, bool kAsk, class T, size_t kVectors>
 HWY_INLINE void add_down(const T* first, int64_t stride, int64_t next, F32x16 (&sums)[kVectors]) {
   constexpr size_t kNear = 8;
   // Unsigned: of a single row `stride` may be anything.
@@ -155,7 +174,7 @@ HWY_INLINE void add_down(const T* first, int64_t stride, int64_t next, F32x16 (&
     for_constants<kVectors>([&](auto v) ACLGRAD_INLINED {
       sums[v] = add(sums[v], load16(reinterpret_cast<const T*>(row + step) + v * kLanes));
     });
-    prefetch_to_l2(reinterpret_cast<const void*>(ahead + step));
+    if constexpr (kAsk) prefetch_to_l2(reinterpret_cast<const void*>(ahead + step));
     if constexpr ((r + 1) % kNear == 0 || r + 1 == kRows) {
       row += 8 * one;
       ahead += 8 * one;
@@ -168,13 +187,14 @@ HWY_INLINE void add_down(const T* first, int64_t stride, int64_t next, F32x16 (&
 // Calls put(place, column, sum), as add_rows_to() does, with what such a chain adds up to, one line
 // of its rows after the other: two lines of a row together are read at 0.85 of the pace (Zen 4, one
 // thread and two).
-template <size_t kRows, class T, class Put>
-HWY_INLINE void sum_down(const T* first, int64_t stride, int64_t next, int64_t cols, Put&& put) {
+template <size_t kRows, bool kAsk, class T, class Put>
+HWY_INLINE void sum_down_with(const T* first, int64_t stride, int64_t next, int64_t cols,
+                              Put&& put) {
   constexpr auto kStep = static_cast<int64_t>(kStrip<T>);
   const auto put_sums = [&](auto vectors, int64_t place, int64_t col) ACLGRAD_INLINED {
     F32x16 sums[vectors];
     for (F32x16& sum : sums) sum = zero16();  // nothing but -0 becomes +0
-    add_down<kRows>(first + col, stride, next, sums);
+    add_down<kRows, kAsk>(first + col, stride, next, sums);
     for_constants<vectors>([&](auto v) ACLGRAD_INLINED {
       constexpr auto kAt = static_cast<int64_t>(v * kLanes);
       put(place + kAt, col + kAt, sums[v]);
@@ -187,6 +207,18 @@ HWY_INLINE void sum_down(const T* first, int64_t stride, int64_t next, int64_t c
   for (; place < cols; place += kVector) {
     put_sums(std::integral_constant<size_t, 1>(), place, std::min(place, cols - kVector));
   }
+}
+
+// The same; nothing is asked for where cores follow the rows by themselves, unless much is computed
+// between one chain and the next (`busy`): GroupedBiasAddGrad f32 400000x300-g2000, whose groups
+// are a chain each and FP64 totals to fold, takes 1.14 times as long without (two cores of Zen 5).
+template <size_t kRows, class T, class Put>
+HWY_INLINE void sum_down(const T* first, int64_t stride, int64_t next, int64_t cols, bool busy,
+                         Put&& put) {
+  if (kTakesPrefetches && !busy) {
+    return sum_down_with<kRows, false>(first, stride, next, cols, put);
+  }
+  sum_down_with<kRows, true>(first, stride, next, cols, put);
 }
 
 // put() that adds sums to totals.

@@ -59,7 +59,7 @@ constexpr size_t kLeastNear = 64, kMostNear = 2048;
 int64_t kept_every(int64_t table_bytes, int64_t y_bytes) {
   constexpr int64_t kLeastPart = 8;
   const int64_t kept = kept_output_bytes();
-  if (!kDropsPrefetches || table_bytes > kept / 4 || y_bytes > kLeastPart * kept) return 0;
+  if (kPrefetchesWait || table_bytes > kept / 4 || y_bytes > kLeastPart * kept) return 0;
   return ceil_div(y_bytes, kept);
 }
 

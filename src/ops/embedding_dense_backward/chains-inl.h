@@ -216,8 +216,9 @@ void sum_tile_by_rows(const Sweep& sweep, int64_t begin, int64_t end, Columns ti
   sum_tile_with<T>(sweep, begin, end, totals, [&](const Chain<T>& chain, auto&& use) HWY_ATTR {
     const auto row = [&](int64_t i) { return chain.rows[i] + tile.first; };
     const auto put = [&](int64_t place, int64_t, const F32x16& sum) HWY_ATTR { use(place, sum); };
-    sum_by_rows<kRows, kFetch, T>(static_cast<int64_t>(chain.count), cols,
-                                  ahead_of_short<T>(true, cols), kept, row, put);
+    const Ahead ahead =
+        kFetch == Fetch::kStream ? ahead_of_stream<T>(cols, cols) : ahead_of_short<T>(true, cols);
+    sum_by_rows<kRows, kFetch, T>(static_cast<int64_t>(chain.count), cols, ahead, kept, row, put);
   });
   align_totals(totals, cols);
 }
@@ -231,7 +232,7 @@ void sum_stream(const Sweep& sweep, int64_t begin, int64_t end, Columns tile, do
   std::fill_n(totals, round_up(cols, kVector), 0.0);
   int64_t at = begin;
   for (; at + kRows <= end; at += kRows, row += kRows * cols) {
-    sum_down<kChain>(row, cols, kRows * cols, cols, adding_to(totals));
+    sum_down<kChain>(row, cols, kRows * cols, cols, false, adding_to(totals));
   }
   align_totals(totals, cols);
   if (at == end) return;
@@ -249,11 +250,15 @@ HWY_INLINE void sum_tile(const Sweep& sweep, int64_t begin, int64_t end, Columns
     return sum_tile_by_rows<T, 8, Fetch::kNothing>(sweep, begin, end, tile, totals);
   }
   if (are_one_stream(sweep, begin, end, tile)) {
+    const auto cols = static_cast<int64_t>(tile.count());
+    if (are_stream<T>(cols, cols)) {
+      return sum_tile_by_rows<T, 1, Fetch::kStream>(sweep, begin, end, tile, totals);
+    }
     if (reads_one_by_one<T>(tile)) {
       return sum_tile_by_rows<T, kRowsAtOnce<T>, Fetch::kEveryVector>(sweep, begin, end, tile,
                                                                       totals);
     }
-    if (kDropsPrefetches && !has_small_l2()) {
+    if (!kPrefetchesWait && !has_small_l2()) {
       return sum_stream<T>(sweep, begin, end, tile, totals);
     }
   }

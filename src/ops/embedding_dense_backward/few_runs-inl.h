@@ -38,12 +38,20 @@ inline constexpr int64_t kLeastBytesOfRun = 8;
 // KiB of L1 for FP32 rows, 24 for those of 16 bits; with more of them reading run by run is level
 // (the same, f32 97654x4x256 1.25, 6x256 0.94, 390000x8x64 1.3, 16x64 1.16; bf16 195308x8x256 1.2).
 inline constexpr int64_t kMostFewBytes = 4096;
+// A larger L1 and cores that take what is asked for far ahead have room for twice as many (two
+// cores of Zen 5, f32 65536x2x768 0.88 of the time run by run).
+inline constexpr int64_t kMostFewBytesFarAhead = 8192;
 template <class T>
-inline constexpr int64_t kMostFewColumns = kMostFewBytes / static_cast<int64_t>(sizeof(T));
+inline constexpr int64_t kMostFewColumns = kMostFewBytesFarAhead / static_cast<int64_t>(sizeof(T));
+inline int64_t most_few_bytes() { return kTakesPrefetches ? kMostFewBytesFarAhead : kMostFewBytes; }
 // Where shares meet, the rows of some runs come late and those of others early: the fewer shares,
 // the better (f32 390000x2x64 8.2 ms with 190 of them, 7.1 with eight). These let the threads
 // finish together when some shares have a segment more.
 inline constexpr int64_t kSharesOfThread = 4;
+// Runs of unlike lengths have few segments that end together: then fewer shares may do, down to one
+// a thread, where it was measured (two cores of Zen 5, bf16 65536x2x768, 17 and 10 segments, 0.9 of
+// the time run by run).
+inline int64_t least_shares_of_thread() { return kTakesPrefetches ? 1 : kSharesOfThread; }
 
 // Columns from one run's sums to the next one's.
 inline int64_t few_stride(const Sweep& sweep) { return round_up(sweep.problem->cols, kVector); }
@@ -78,6 +86,14 @@ inline bool are_mixed(const Sweep& sweep, int64_t shares) {
   return streams <= shares * sweep.long_run_count / 2;
 }
 
+// Whether rows are taken one by one, where those of a single stream are, too: not FP32 on Intel's
+// cores.
+template <class T>
+bool takes_rows_one_by_one(int64_t cols) {
+  if (cols < kVector) return false;
+  return kTakesPrefetches || reads_one_by_one<T>({0, static_cast<size_t>(cols)});
+}
+
 // In how many shares the long runs are summed in the order of dy; 0: they are not. Each share has
 // whole segments of every run.
 template <class T>
@@ -86,20 +102,23 @@ int64_t shares_of_few_runs(const Sweep& sweep) {
   const int64_t runs = sweep.long_run_count;
   const int64_t row_bytes = cols * static_cast<int64_t>(sizeof(T));
   if (runs < 2 || runs > std::min(kMostFewRuns, row_bytes / kLeastBytesOfRun)) return 0;
-  if (runs * few_stride(sweep) > kMostFewColumns<T>) return 0;
-  // Rows are taken one by one, where those of a single stream are, too: not FP32 on Intel's cores.
-  if (cols < kVector || !reads_one_by_one<T>({0, static_cast<size_t>(cols)})) return 0;
+  if (runs * few_stride(sweep) * static_cast<int64_t>(sizeof(T)) > most_few_bytes()) return 0;
+  if (!takes_rows_one_by_one<T>(cols)) return 0;
   if (!sweep.dy_rows.uniform() || sweep.dy_rows.stride() != cols) return 0;
-  const int64_t shares = kSharesOfThread * aclgrad_threads();
-  int64_t rows = 0;
+  int64_t rows = 0, segments = std::numeric_limits<int64_t>::max();
   for (int64_t r = 0; r < runs; ++r) {
     const LongRun& run = sweep.long_runs[r];
-    if (run.segments < shares) return 0;
+    segments = std::min(segments, run.segments);
     rows += run.end - run.begin;
   }
+  if (segments < 2) return 0;  // such a run has no partial sums
   // Rows between them that are none of theirs would be fetched for nothing.
   if (rows < sweep.problem->rows / 8 * 7) return 0;
-  return are_mixed(sweep, shares) ? shares : 0;
+  for (int64_t each = kSharesOfThread; each >= least_shares_of_thread(); each /= 2) {
+    const int64_t shares = each * aclgrad_threads();
+    if (segments >= shares && are_mixed(sweep, shares)) return shares;
+  }
+  return 0;
 }
 
 // What a share has of a run.
@@ -178,7 +197,12 @@ class FewRuns {
     const float* before = run.added % kRows == 0 ? nullptr : chain;
     ++run.added;
     const auto add = [&](auto&& put) HWY_ATTR {
-      add_rows_to<1, Fetch::kEveryVector>(before, &row, cols_, ahead_of_short<T>(true, cols_), put);
+      if (kTakesPrefetches) {
+        add_rows_to<1, Fetch::kStream>(before, &row, cols_, ahead_of_stream<T>(cols_, cols_), put);
+      } else {
+        add_rows_to<1, Fetch::kEveryVector>(before, &row, cols_, ahead_of_short<T>(true, cols_),
+                                            put);
+      }
     };
     if (run.added % kRows != 0 && run.added != run.rows) {
       add([&](int64_t place, int64_t, const F32x16& sum)

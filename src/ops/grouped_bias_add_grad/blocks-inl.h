@@ -139,6 +139,10 @@ void write_chain(const Job& job, const Block<T>& block, int64_t begin, int64_t e
                        HWY_ATTR { put_sum(sum, out + col, kLanes, streaming); };
   const int64_t cols = end - begin;
   alignas(64) float kept[kKept];
+  if (are_stream<T>(cols, stride)) {
+    return sum_by_rows<1, Fetch::kStream, T>(block.rows, cols, ahead_of_stream<T>(cols, stride),
+                                             kept, row, put);
+  }
   if (are_short<T>(cols)) {
     const Ahead ahead = ahead_of_short<T>(job.dense, stride);
     return sum_by_rows<kRowsAtOnce<T>, Fetch::kEveryVector, T>(block.rows, cols, ahead, kept, row,
@@ -148,7 +152,7 @@ void write_chain(const Job& job, const Block<T>& block, int64_t begin, int64_t e
   if (reads_down() && rows >= kLeastRowsDown<T>) {
     return for_constants<kChain + 1 - kLeastRowsDown<T>>([&](auto more) HWY_ATTR {
       constexpr size_t kRows = kLeastRowsDown<T> + more;
-      if (rows == kRows) sum_down<kRows>(from, stride, next_group(job, block), cols, put);
+      if (rows == kRows) sum_down<kRows>(from, stride, next_group(job, block), cols, false, put);
     });
   }
   if constexpr (sizeof(T) == sizeof(float)) {
@@ -159,7 +163,7 @@ void write_chain(const Job& job, const Block<T>& block, int64_t begin, int64_t e
     }
   }
   const int64_t step =
-      kDropsPrefetches ? next_group(job, block) : static_cast<int64_t>(kLongRowsAtOnce) * stride;
+      !kPrefetchesWait ? next_group(job, block) : static_cast<int64_t>(kLongRowsAtOnce) * stride;
   sum_by_rows<kLongRowsAtOnce, Fetch::kEveryVector, T>(block.rows, cols, ahead_of<T>(cols, step),
                                                        kept, row, put);
 }

@@ -45,7 +45,7 @@ constexpr int64_t kNear = 1024 / static_cast<int64_t>(sizeof(T));
 // `step`: from a row to the one that is added after all of its fellows.
 template <class T>
 Ahead ahead_of(int64_t cols, int64_t step) {
-  if (kDropsPrefetches || cols <= kNear<T>) return {0, step};
+  if (!kPrefetchesWait || cols <= kNear<T>) return {0, step};
   return {kNear<T>, step + kNear<T> - cols};
 }
 
@@ -84,6 +84,7 @@ struct Chain {
   size_t next_count;  // rows of the next one, each `next_step` elements behind its fellow here
   int64_t next_step;
   bool down;  // line by line (row_sums-inl.h); then no row is a copy
+  bool busy;  // FP64 totals are folded after it, or a few chains more
 };
 
 // Whether rows are read line by line down a chain (row_sums-inl.h): where the next chain's rows can
@@ -91,7 +92,7 @@ struct Chain {
 // FP32 [2048, 16, 2880] 1.12 to 1.24 and 1.16 times as fast as four rows from end to end, [2000,
 // 12, 2880] 1.19 and 1.13; [1, 32768, 2880] 1.1 to 1.2 and 1.11 times as fast as two lines of a row
 // at a time. Zen 3 was not measured.
-inline bool reads_down() { return kDropsPrefetches && !has_small_l2(); }
+inline bool reads_down() { return !kPrefetchesWait && !has_small_l2(); }
 
 // Whether the full chains of a block of `rows` rows, several chains, are read so: not in 16 bits
 // (0.94 to 1.0), nor shorter rows than so many columns, and up to 4 KB only where there are several
@@ -147,8 +148,13 @@ HWY_INLINE void sum_chain(const Chain<T>& chain, int64_t begin, int64_t end, Put
     if (chain.down && chain.count == kChain) {
       // Where no whole chain follows, the lines that are there already are asked for.
       const int64_t next = chain.next_count < kChain ? 0 : chain.next_step;
-      return sum_down<kChain>(row(0), chain.stride, next, cols, put_after);
+      return sum_down<kChain>(row(0), chain.stride, next, cols, chain.busy, put_after);
     }
+  }
+  if (are_stream<T>(cols, chain.stride)) {
+    alignas(64) float kept[kKept];
+    return sum_by_rows<1, Fetch::kStream, T>(count, cols, ahead_of_stream<T>(cols, chain.stride),
+                                             kept, row, put_after);
   }
   if (are_short<T>(cols) || has_small_l2()) {
     alignas(64) float kept[kKept];
@@ -194,6 +200,7 @@ void sum_rows(const T* first, int64_t stride, int64_t rows, int64_t behind, int6
   chain.stride = stride;
   chain.next_step = kChainRows * stride;
   chain.down = goes_down<T>(rows, end - begin);
+  chain.busy = false;
   for (int64_t row = 0; row < rows; row += kChainRows) {
     const int64_t left = rows - row - kChainRows;
     chain.count = static_cast<size_t>(std::min(kChainRows, rows - row));

@@ -4,7 +4,6 @@
 // blocks of others leave FP64 totals in the workspace, which a second loop joins.
 #include <algorithm>
 #include <cstddef>
-#include <cstring>
 
 #include "base/checked.h"
 #include "kernels/cpu/cache.h"
@@ -33,6 +32,9 @@ namespace {
 // Columns that one task joins, and how many of them at a time.
 constexpr int64_t kLeastJoinCols = 32;
 constexpr int64_t kMostJoinCols = 512;
+
+// Stretches of rows for a thread that share the work well enough.
+constexpr int64_t kEnoughStretches = 8;
 
 // Totals that one task joins: about 20 us of work.
 constexpr int64_t kJoinTask = 32768;
@@ -79,35 +81,58 @@ namespace {
 // wide row.
 constexpr size_t kFoldedTotals = kWideRowBytes;
 
-// The totals of a block's wide rows, where rows follow each other without gaps. An incomplete wide
-// row at the end is read from a copy.
+// A chain whose last row has only the first `count` of `width` columns, a vector at least.
+template <class T>
+void add_ragged_chain(Chain<T>& chain, int64_t count, int64_t width, double* totals) {
+  const int64_t whole = count - count % kVector;
+  if (whole > 0) sum_chain(chain, 0, whole, adding_to(totals));
+  const size_t last = chain.count - 1;
+  int64_t col = whole;
+  if (whole < count) {
+    const int64_t at = std::min(whole, width - kVector);
+    F32x16 sum = zero16();
+    for (size_t r = 0; r < last; ++r) sum = add(sum, load16(chain.row[r] + at));
+    add_to(totals + whole,
+           add(sum, load_first(chain.row[last] + at, static_cast<size_t>(count - at))));
+    col += kVector;
+  }
+  chain.count = last;
+  chain.down = false;
+  if (last == 0 || col >= width) return;
+  if (width - col >= kVector) {
+    sum_chain(chain, col, width, adding_to(totals + col));
+  } else {
+    sum_strip<1>(chain, col, width - kVector, 0, 0, adding_to(totals));
+  }
+}
+
+// The totals of a block's wide rows, where rows follow each other without gaps. The last one may be
+// incomplete.
 template <class T>
 void add_dense_rows(const Job& job, const Block<T>& block, int64_t width, double* totals) {
-  alignas(64) T incomplete[kWidestRow];
   const int64_t cols = job.problem.cols;
   const int64_t step = block.fold * cols;
   const int64_t complete = block.rows / block.fold;
   const int64_t rest = block.rows - complete * block.fold;
-  if (rest > 0) {
-    const auto count = static_cast<size_t>(rest * cols);
-    std::memcpy(static_cast<void*>(incomplete), block.first + complete * step, count * sizeof(T));
-    std::fill(incomplete + count, incomplete + width, T{});
-  }
   const int64_t wide_rows = complete + (rest > 0 ? 1 : 0);
   Chain<T> chain;
+  chain.busy = true;
   chain.stride = step;
   chain.next_step = kChainRows * step;
   const bool down = goes_down<T>(wide_rows, width);
   for (int64_t wide = 0; wide < wide_rows; wide += kChainRows) {
     chain.count = static_cast<size_t>(std::min(kChainRows, wide_rows - wide));
     for (size_t i = 0; i < chain.count; ++i) {
-      const int64_t row = wide + static_cast<int64_t>(i);
-      chain.row[i] = row < complete ? block.first + row * step : incomplete;
+      chain.row[i] = block.first + (wide + static_cast<int64_t>(i)) * step;
     }
-    chain.down = down && wide + kChainRows <= complete;
+    chain.down = down;
     // Where groups follow each other, what lies a chain further on is always wanted.
     look_ahead(chain, job.contiguous ? kChainRows : complete - wide - kChainRows);
-    sum_chain(chain, 0, width, adding_to(totals));
+    if (rest > 0 && wide + kChainRows >= wide_rows) {
+      add_ragged_chain(chain, rest * cols, width, totals);
+    } else {
+      sum_chain(chain, 0, width, adding_to(totals));
+    }
   }
 }
 
@@ -282,11 +307,15 @@ void run(const Job& job) {
   for (int64_t first = 0; first < job.problem.groups;) {
     const int64_t last = job.groups.wave_end(first);
     const int64_t line = job.groups[last].start - job.groups[first].start;
-    parallel_blocks(ceil_div(line, plan.task_rows) * plan.column_tasks, [&](int64_t index) {
-      const int64_t range = index % plan.column_tasks;
+    const int64_t stretches = ceil_div(line, plan.task_rows);
+    // Rows are not cut for the sake of threads that are not there.
+    const int64_t ranges =
+        stretches >= kEnoughStretches * aclgrad_threads() ? 1 : plan.column_tasks;
+    parallel_blocks(stretches * ranges, [&](int64_t index) {
+      const int64_t range = index % ranges;
       const int64_t begin = range * plan.task_cols;
-      const int64_t end = range + 1 == plan.column_tasks ? cols : begin + plan.task_cols;
-      sum_stretch<T>(job, first, last, index / plan.column_tasks, begin, end);
+      const int64_t end = range + 1 == ranges ? cols : begin + plan.task_cols;
+      sum_stretch<T>(job, first, last, index / ranges, begin, end);
     });
     const JoinCut cut = cut_join(job, first, last);
     if (cut.tasks > 0) {

@@ -31,7 +31,7 @@ using namespace aclgrad::HWY_NAMESPACE;
 // on two Zen 3 cores, but [400000, 84, 1] 6.6 -> 7.1 and BF16 3.0 -> 3.3).
 template <class T>
 int64_t ahead_of_chains() {
-  return sizeof(T) == sizeof(float) && has_small_l2() ? kAheadBytes / 2 : kAheadBytes;
+  return sizeof(T) == sizeof(float) && has_small_l2() ? kAheadBytes / 2 : ahead_of_vectors();
 }
 
 // Where L2 is small and prefetches are dropped, FP32 is read in two places by turns, this many

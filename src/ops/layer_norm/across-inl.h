@@ -55,7 +55,7 @@ class AcrossWriter {
     auto* y = static_cast<float*>(rows.y[0]);
     size_t row = 0, column = 0;  // of the line's first element
     for (size_t line = 0; line < n_; ++line, x += kLanes, y += kLanes) {
-      if (kDropsPrefetches) {
+      if (!kPrefetchesWait) {
         prefetch_to_l2(x, kAhead);
       } else {
         prefetch_to_l1(x, kAheadIntoL1);

@@ -245,7 +245,7 @@ HWY_INLINE void write_and_sum(const Passing<T> (&rows)[1], Weights<T> weights, s
   size_t at = 0;
   for (; at + kTwo <= n; at += kTwo) {
     rows[0].ask_for_next(at);
-    if (kDropsPrefetches) rows[0].call_near(at);
+    if (!kPrefetchesWait) rows[0].call_near(at);
     sum.add(rows[0].next + at);
     write_two(rows, weights, at, streaming);
   }
@@ -267,7 +267,7 @@ HWY_INLINE void write_and_sum_long(const Passing<T> (&rows)[R], Weights<T> weigh
     for (; at + kTwo <= end; at += kTwo) {
       for (size_t r = 0; r < R; ++r) {
         rows[r].ask_for_next(at);
-        if (kDropsPrefetches) rows[r].call_near(at);
+        if (!kPrefetchesWait) rows[r].call_near(at);
         sums[r].add(rows[r].next + at);
       }
       write_two(rows, weights, at, streaming);

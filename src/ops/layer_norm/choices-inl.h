@@ -46,7 +46,7 @@ template <class T>
 int64_t group_rows(int64_t cols) {
   const auto size = static_cast<int64_t>(sizeof(T));
   if (cols > static_cast<int64_t>(kChainColumns)) {
-    const bool in_pairs = kParts == 1 && size == 4 && !kDropsPrefetches && cols > kPairColumns;
+    const bool in_pairs = kParts == 1 && size == 4 && kPrefetchesWait && cols > kPairColumns;
     return in_pairs ? 2 : 1;
   }
   return std::clamp(kGroupBytes / (cols * size), int64_t{1}, static_cast<int64_t>(kRows));
@@ -126,7 +126,7 @@ bool writes_across(const Job& job) {
   const int64_t cols = job.problem.cols;
   return kTurnsRows && std::is_same_v<T, float> && job.plan.slab_rows % int64_t{kRows} == 0 &&
          cols >= int64_t{kLeastAcross} && cols <= int64_t{kMostAcross} &&
-         (is_staged<T>(job) || (!kDropsPrefetches && job.streaming)) &&
+         (is_staged<T>(job) || (kPrefetchesWait && job.streaming)) &&
          begins_line(static_cast<const char*>(job.at.y)) && job.y_follows && job.x_rows.uniform() &&
          job.x_rows.stride() == cols;
 }

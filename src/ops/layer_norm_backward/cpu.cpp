@@ -134,7 +134,7 @@ Visiting visiting_of(const Job& job) {
     }
   }
   const bool in_l1 = out.group_rows * row_bytes <= kPartOfL1;
-  bool asks = has_equal_distances(job);
+  bool asks = has_equal_distances(job) && !finds_rows<T>(cols);
   if (!kDropsPrefetches) {
     out.ahead.twice = sizeof(T) == 2 && out.group_rows < kRowBlock && in_l1;
   } else if (out.one_by_one) {

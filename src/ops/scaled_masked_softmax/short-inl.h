@@ -75,7 +75,7 @@ HWY_INLINE void load_values(const Job& job, const Portion<T>& portion, float* va
   const F32x16 sign = set16(job.sign);
   const size_t count = portion.filled();
   for (size_t i = 0; i < count; i += kLanes) {
-    if (!kDropsPrefetches) ask_for_next(portion, i);
+    if (kPrefetchesWait) ask_for_next(portion, i);
     store_raw(unless(mul(load16(portion.x + i), sign), portion.mask + i), values + i);
   }
 }
@@ -110,7 +110,7 @@ HWY_INLINE void take_exps(const Job& job, const Portion<T>& portion, const RowSp
   size_t at = 0;
   for (; at < portion.filled(); rounders += kLanes, rests += kLanes) {
     for (size_t v = 0; v < job.cols; ++v, at += kLanes, values += kLanes) {
-      if (kDropsPrefetches) ask_for_next(portion, at);
+      if (!kPrefetchesWait) ask_for_next(portion, at);
       terms.rounder = spread(rounders, v);
       terms.rest = spread(rests, v);
       store_raw(exp_below(load16(values), terms), values);

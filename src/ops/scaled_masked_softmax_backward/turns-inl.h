@@ -51,7 +51,7 @@ template <class T>
 bool takes_turns(const Job& job, const Row<T>& first, const Steps& steps) {
   const size_t bytes = job.cols * sizeof(T);
   const auto step_bytes = static_cast<size_t>(steps.dx) * sizeof(T);
-  return HWY_ARCH_X86 && !kDropsPrefetches && job.clean && bytes >= kLeastTurnBytes &&
+  return HWY_ARCH_X86 && kPrefetchesWait && job.clean && bytes >= kLeastTurnBytes &&
          bytes % kLineBytes == 0 && step_bytes % kLineBytes == 0 && begins_line(first.dx);
 }
 

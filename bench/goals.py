@@ -57,9 +57,10 @@ def main():
     words = [word for word in sys.argv[1:] if word != "--all"]
     if len(words) > 1:
         sys.exit(__doc__.split("\n", maxsplit=1)[0])
-    machines = newest(words[0] if words else "")
+    word = words[0] if words else ""
+    machines = newest(word)
     if not machines:
-        sys.exit(f"no accepted figures of a machine whose name contains {words[0]!r}; there are:\n  "
+        sys.exit(f"no accepted figures of a machine whose name contains {word!r}; there are:\n  "
                  + "\n  ".join(newest("")))
     for machine, rows in machines.items():
         wanted = {problem: goal for problem, goal in goals().items() if problem in rows}

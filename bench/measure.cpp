@@ -29,7 +29,7 @@ constexpr double kCalmFlops = 0.85;
 constexpr double kForgotten = 0.0005;
 constexpr auto kCalmPause = std::chrono::milliseconds(20);
 
-// Of a small problem: so many of 24 KiB leave the caches; more would only take longer to fill.
+// Of a small problem: so many of 24 KiB are 96 MiB; more would only take longer to fill.
 constexpr int64_t kMostCopies = 4096;
 
 // A line of /proc/self/status in bytes: VmRSS, or VmHWM, its highest so far.

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # add_operator(name): the fixed files of src/ops/<name> become part of libopapi, a test program and a
-# part of the bench; tests may fill more files, <subject>_test.cpp, and kernels for GPUs are in cuda.cu.
-# Nothing else in the tree needs to know the operator. Tests that go over all operators read the global property
+# part of the bench; tests may fill more files, <subject>_test.cpp, and kernels for GPUs are in
+# cuda.cu. Nothing else in the tree needs to know the operator. Tests that go over all operators read the global property
 # ACLGRAD_OPERATORS.
 
 set(ACLGRAD_OPERATOR_ROLES
@@ -27,7 +27,8 @@ function(add_prefetches_tests name)
     file(STRINGS /proc/cpuinfo amd REGEX "^vendor_id.*AuthenticAMD" LIMIT_COUNT 1)
     file(STRINGS /proc/cpuinfo family REGEX "^cpu family" LIMIT_COUNT 1)
     string(REGEX REPLACE "[^0-9]" "" family "${family}")
-    if(amd AND family GREATER_EQUAL 26)
+    file(STRINGS /proc/cpuinfo bf16 REGEX "^flags.* avx512_bf16" LIMIT_COUNT 1)
+    if(amd AND bf16 AND family GREATER_EQUAL 26)
       set(own taken)
     elseif(amd)
       set(own dropped)

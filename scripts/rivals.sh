@@ -37,9 +37,10 @@ gpu_options() {
   echo "no python has a PyTorch that finds a GPU (ACLGRAD_CUDA_PYTHON): no rival" >&2
 }
 
-# offer NAME COMMAND: the options for a rival that starts and answers; the bench ends at one that does not.
+# offer NAME COMMAND: the options for a rival that starts and answers; the bench ends at one that
+# does not.
 offer() {
-  if [[ $(echo "threads 1" | bash -c "exec $2" 2>/dev/null) == ok ]]; then
+  if [[ $(echo "threads 1" | timeout 120 bash -c "exec $2" 2>/dev/null) == ok ]]; then
     printf '%s\n' --rival "$1=$2"
   else
     echo "$1 is installed and does not start ($2): left out" >&2

@@ -21,11 +21,10 @@ enum class Prefetches : uint8_t {
   // asks too: 9.1 to 13.7 ms).
   kWaiting,
   // There is room, so that one stream may be asked for far ahead; but the core follows the stride
-  // of
-  // each load instruction by itself, and what is asked for beside it only costs (Zen 5. A sum down
-  // sixteen FP32 rows of 11.5 KB, a load instruction each, part of the pace of a mere read: 0.93 to
-  // 1.0 without prefetches, 0.8 to 0.9 with them; rows of 16 bits one after the other 0.7 to 0.87
-  // without, 0.9 to 1.0 where lines 4 to 8 KiB ahead are asked for).
+  // of each load instruction by itself, and what is asked for beside it only costs (Zen 5. A sum
+  // down sixteen FP32 rows of 11.5 KB, a load instruction each, part of the pace of a mere read:
+  // 0.93 to 1.0 without prefetches, 0.8 to 0.9 with them; rows of 16 bits one after the other 0.7
+  // to 0.87 without, 0.9 to 1.0 where lines 4 to 8 KiB ahead are asked for).
   kTaken
 };
 

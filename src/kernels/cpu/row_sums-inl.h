@@ -28,8 +28,8 @@ namespace {
 
 constexpr auto kVector = static_cast<int64_t>(kLanes);
 
-// Fetches the part of a later row that N vectors will need. Into L2 only where prefetches are
-// dropped: fetching into L1 takes the same buffers as the loads (two thirds of the speed, Zen 4;
+// Fetches the part of a later row that N vectors will need. Into L2 but where prefetches wait:
+// fetching into L1 takes the same buffers as the loads (two thirds of the speed, Zen 4;
 // but 1.02 to 1.1 times of it on Granite Rapids).
 template <size_t N, class T>
 HWY_INLINE void fetch(const T* from) {
@@ -79,22 +79,18 @@ constexpr Ahead ahead_of_short(bool dense, int64_t stride) {
 }
 
 // Rows of 16 bits that lie one behind the other, or with gaps of a few columns, are one stream that
-// cores which take prefetches are asked for so far ahead, one row at a time; not rows whose sums
-// fill half of L1 (two cores of Zen 5, by the slower and the faster pace of their memory, time
-// beside that of two lines down sixteen rows: bf16 32768x2880-g32 0.88, 1.03, g2048 0.87, 0.78,
-// 13000x7168-g32 1.05, 1.2).
+// cores which take prefetches are asked for so far ahead, one row at a time (two cores of Zen 5 by
+// the slower pace of their memory, time beside that of two lines down sixteen rows: bf16
+// 32768x2880-g32 0.88, g2048 0.87, 13000x7168-g32 0.86, in halves of rows 1.05; by the faster one
+// 1.02, 0.78, and in halves 1.2).
+constexpr int64_t kMostStreamColumns = 8192;
 template <class T>
 bool are_stream(int64_t cols, int64_t stride) {
-  constexpr int64_t kMostColumns = 4096;
-  return sizeof(T) == 2 && kTakesPrefetches && cols <= kMostColumns && stride >= cols &&
+  return sizeof(T) == 2 && kTakesPrefetches && cols <= kMostStreamColumns && stride >= cols &&
          stride - cols <= cols / 8;
 }
 template <class T>
-constexpr Ahead ahead_of_stream(int64_t cols, int64_t stride) {
-  constexpr int64_t kAhead = 8192 / static_cast<int64_t>(sizeof(T));
-  if (stride == cols) return {0, kAhead};
-  return cols <= kAhead ? Ahead{0, stride} : Ahead{kAhead, stride + kAhead - cols};
-}
+constexpr Ahead kAheadOfStream = {0, 6144 / static_cast<int64_t>(sizeof(T))};
 
 // Where rows that are added fetch what is ahead.
 enum class Fetch : uint8_t {
@@ -155,7 +151,7 @@ HWY_INLINE void sum_by_rows(int64_t count, int64_t cols, Ahead ahead, float* kep
 }
 
 // The sums of some vectors of columns down a chain of kRows rows, `stride` elements apart, where
-// prefetches are dropped; what lies `next` elements further on is fetched into L2. The fewer
+// prefetches do not wait; what lies `next` elements further on is fetched into L2 (kAsk). The fewer
 // instructions, the further a core sees while it waits for memory: there is no loop, and the
 // address of one of eight rows is a sum of two registers.
 template <size_t kRows, bool kAsk, class T, size_t kVectors>

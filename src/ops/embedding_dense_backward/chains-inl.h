@@ -101,8 +101,9 @@ HWY_INLINE void ask_for_end(const T* row, size_t end) {
   if (end % kLine > kLine / 4) ask_for<Ask::kNextRows>(row + end - 1);
 }
 
-// Where prefetches wait, runs of more than a chain of 16-bit rows ask within the rows, if their
-// tile is longer than what is asked ahead (two cores of Emerald Rapids, bf16 65536x2x768 4.41
+// Where prefetches wait or are taken, runs of more than a chain of 16-bit rows ask within the rows,
+// if their tile is longer than what is asked ahead (two cores of Emerald Rapids, bf16
+// 65536x2x768 4.41
 // -> 4.27 ms, f16 65536x50304x768-freq 6.69 -> 6.21; 256 to 768 bytes are alike; one index and FP32
 // level).
 template <class T>
@@ -217,13 +218,14 @@ void sum_tile_by_rows(const Sweep& sweep, int64_t begin, int64_t end, Columns ti
     const auto row = [&](int64_t i) { return chain.rows[i] + tile.first; };
     const auto put = [&](int64_t place, int64_t, const F32x16& sum) HWY_ATTR { use(place, sum); };
     const Ahead ahead =
-        kFetch == Fetch::kStream ? ahead_of_stream<T>(cols, cols) : ahead_of_short<T>(true, cols);
+        kFetch == Fetch::kStream ? kAheadOfStream<T> : ahead_of_short<T>(true, cols);
     sum_by_rows<kRows, kFetch, T>(static_cast<int64_t>(chain.count), cols, ahead, kept, row, put);
   });
   align_totals(totals, cols);
 }
 
-// The same where they are_one_stream(); the rows of the next chain are asked for.
+// The same where they are_one_stream(); the rows of the next chain are asked for, but
+// where cores follow them by themselves.
 template <class T>
 void sum_stream(const Sweep& sweep, int64_t begin, int64_t end, Columns tile, double* totals) {
   constexpr auto kRows = static_cast<int64_t>(kChain);

@@ -238,7 +238,7 @@ void finish_run(const Sweep& sweep, const LongRun& run, Columns tile) {
   if (sweep.stream) hwy::FlushStream();
 }
 
-// One share of a few runs; not inlined, so that its 14 to 26 KB of the stack are not under all
+// One share of a few runs; not inlined, so that its 26 to 50 KB of the stack are not under all
 // other blocks.
 template <class T>
 HWY_NOINLINE void sum_share(const Sweep& sweep, int64_t index, int64_t shares) {

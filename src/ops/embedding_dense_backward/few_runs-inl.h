@@ -61,33 +61,45 @@ inline int64_t first_segment(const LongRun& run, int64_t share, int64_t shares) 
   return run.segments * share / shares;
 }
 
-// Whether the runs are mixed, wherever a share begins: in the same part of dy, a quarter of a share
-// apart at most, and not row after row of one run, which is a stream by itself (indices that rise
-// or drift, or stretches of one index, 1.1 to 2.5 times as fast run by run).
-inline bool are_mixed(const Sweep& sweep, int64_t shares) {
-  constexpr int64_t kStretch = 64;  // entries
+// Whether the runs are in the same part of dy, a quarter of a share apart at most, wherever a share
+// begins.
+inline bool lie_together(const Sweep& sweep, int64_t shares) {
   const int64_t cols = sweep.problem->cols;
-  const Numbers& positions = sweep.order.positions;
   const int64_t apart = sweep.problem->rows / shares / 4;
-  int64_t streams = 0;
   for (int64_t share = 0; share < shares; ++share) {
     int64_t lowest = std::numeric_limits<int64_t>::max();
     int64_t highest = 0;
     for (int64_t r = 0; r < sweep.long_run_count; ++r) {
       const LongRun& run = sweep.long_runs[r];
       const int64_t entry = segment_begin(run, first_segment(run, share, shares), cols);
-      const int64_t position = positions[entry];
+      const int64_t position = sweep.order.positions[entry];
       lowest = std::min(lowest, position);
       highest = std::max(highest, position);
-      if (positions[entry + kStretch] - position < kStretch / 4 * 5) ++streams;
     }
     if (highest - lowest > apart) return false;
   }
-  return streams <= shares * sweep.long_run_count / 2;
+  return true;
 }
 
-// Whether rows are taken one by one, where those of a single stream are, too: not FP32 on Intel's
-// cores.
+// Whether they are mixed in most of so many places of each: not row after row of one run, which is
+// a stream by itself (indices that rise or drift, or stretches of one index, 1.1 to 2.5 times as
+// fast run by run).
+inline bool are_mixed(const Sweep& sweep, int64_t places) {
+  constexpr int64_t kStretch = 64;  // entries; a long run has more
+  const Numbers& positions = sweep.order.positions;
+  int64_t streams = 0;
+  for (int64_t r = 0; r < sweep.long_run_count; ++r) {
+    const LongRun& run = sweep.long_runs[r];
+    for (int64_t place = 0; place < places; ++place) {
+      const int64_t entry = run.begin + (run.end - run.begin - kStretch) * place / places;
+      if (positions[entry + kStretch] - positions[entry] < kStretch / 4 * 5) ++streams;
+    }
+  }
+  return streams <= places * sweep.long_run_count / 2;
+}
+
+// Whether rows are taken one by one, where those of a single stream are, too, or prefetches are
+// taken: not FP32 on Intel's cores.
 template <class T>
 bool takes_rows_one_by_one(int64_t cols) {
   if (cols < kVector) return false;
@@ -114,9 +126,10 @@ int64_t shares_of_few_runs(const Sweep& sweep) {
   if (segments < 2) return 0;  // such a run has no partial sums
   // Rows between them that are none of theirs would be fetched for nothing.
   if (rows < sweep.problem->rows / 8 * 7) return 0;
+  if (!are_mixed(sweep, kSharesOfThread * aclgrad_threads())) return 0;
   for (int64_t each = kSharesOfThread; each >= least_shares_of_thread(); each /= 2) {
     const int64_t shares = each * aclgrad_threads();
-    if (segments >= shares && are_mixed(sweep, shares)) return shares;
+    if (segments >= shares && lie_together(sweep, shares)) return shares;
   }
   return 0;
 }
@@ -198,7 +211,7 @@ class FewRuns {
     ++run.added;
     const auto add = [&](auto&& put) HWY_ATTR {
       if (kTakesPrefetches) {
-        add_rows_to<1, Fetch::kStream>(before, &row, cols_, ahead_of_stream<T>(cols_, cols_), put);
+        add_rows_to<1, Fetch::kStream>(before, &row, cols_, kAheadOfStream<T>, put);
       } else {
         add_rows_to<1, Fetch::kEveryVector>(before, &row, cols_, ahead_of_short<T>(true, cols_),
                                             put);

@@ -2,12 +2,11 @@
 // EmbeddingDenseBackward of long runs, many threads, large tables and indices that rise.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "ops/embedding_dense_backward/test_problem.h"
-#include "support/random.h"
 #include "support/same_bits.h"
 #include "support/targets.h"
 
@@ -33,8 +32,8 @@ TEST(EmbeddingDenseBackward, TheSameBitsOnManyThreads) {
   }
 }
 
-// Gradient rows of a few long runs are read in their own order where each thread has several
-// segments of every run: on 64 threads run by run. Runs that are alike and not, between short ones,
+// Gradient rows of a few long runs are read in their own order where each thread has segments
+// of every run: on 64 threads run by run. Runs that are alike and not, between short ones,
 // with gradient rows that are left out, one behind the other, in stretches, beside many others, as
 // many as there may be and one more; rows shorter than a vector, as long as they may be, and with
 // gaps.

@@ -4,12 +4,14 @@
 
 #include <algorithm>
 #include <limits>
+#include <utility>
 #include <vector>
 
 #include "aclnnop/aclnn_embedding_dense_backward.h"
 #include "ops/embedding_dense_backward/cases.h"
 #include "ops/embedding_dense_backward/reference.h"
 #include "support/compare.h"
+#include "support/random.h"
 #include "support/run.h"
 #include "support/tensor.h"
 

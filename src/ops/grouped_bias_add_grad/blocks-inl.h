@@ -140,8 +140,7 @@ void write_chain(const Job& job, const Block<T>& block, int64_t begin, int64_t e
   const int64_t cols = end - begin;
   alignas(64) float kept[kKept];
   if (are_stream<T>(cols, stride)) {
-    return sum_by_rows<1, Fetch::kStream, T>(block.rows, cols, ahead_of_stream<T>(cols, stride),
-                                             kept, row, put);
+    return sum_by_rows<1, Fetch::kStream, T>(block.rows, cols, kAheadOfStream<T>, kept, row, put);
   }
   if (are_short<T>(cols)) {
     const Ahead ahead = ahead_of_short<T>(job.dense, stride);

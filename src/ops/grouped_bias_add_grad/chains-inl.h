@@ -30,8 +30,13 @@ constexpr auto kChainRows = static_cast<int64_t>(kChain);
 // Columns whose sums or FP64 totals are held at a time: the latter are half of a small L1, and rows
 // have long enough stretches.
 constexpr int64_t kPanel = 4096;
+// Rows that are one stream stay whole.
+template <class T>
+int64_t panel_columns(int64_t cols, int64_t stride) {
+  return are_stream<T>(cols, stride) ? kMostStreamColumns : kPanel;
+}
 // Room for the last of a row, which has a vector at least, and so up to fifteen columns more.
-constexpr int64_t kMostPanel = kPanel + kVector;
+constexpr int64_t kMostPanel = kMostStreamColumns + kVector;
 // Columns whose sums are kept while rows are read from end to end.
 constexpr int64_t kKept = std::max(kMostPanel, kWidestRow);
 
@@ -79,11 +84,11 @@ constexpr size_t kVectorsDown = 2;
 template <class T>
 struct Chain {
   const T* row[kChain];
-  int64_t stride;  // from one to the next, but for a copy
+  int64_t stride;  // from one to the next
   size_t count;
   size_t next_count;  // rows of the next one, each `next_step` elements behind its fellow here
   int64_t next_step;
-  bool down;  // line by line (row_sums-inl.h); then no row is a copy
+  bool down;  // line by line (row_sums-inl.h)
   bool busy;  // FP64 totals are folded after it, or a few chains more
 };
 
@@ -129,7 +134,7 @@ HWY_INLINE void sum_strip(const Chain<T>& chain, int64_t place, int64_t col, siz
 // at least, of a chain; places begin at 0 and are multiples of sixteen. A last vector that would
 // reach over `end` starts earlier instead: its sums are those of columns [end - 16, end).
 //
-// Where prefetches are dropped the next chain's rows, about 256 KiB at most, are fetched into L2
+// Where prefetches do not wait the next chain's rows, about 256 KiB at most, are fetched into L2
 // while this one is added (where they wait, see ahead_of()): FP32 at 1024 and 2880 columns 25 and
 // 23 GB/s of one core with, 22 and 20 without; BF16 21 and 26 against 15 and 22 (Zen 4, 4 KB
 // pages). Where L2 has less than 1 MiB, they drive out those fetched before, and rows are read from
@@ -153,8 +158,7 @@ HWY_INLINE void sum_chain(const Chain<T>& chain, int64_t begin, int64_t end, Put
   }
   if (are_stream<T>(cols, chain.stride)) {
     alignas(64) float kept[kKept];
-    return sum_by_rows<1, Fetch::kStream, T>(count, cols, ahead_of_stream<T>(cols, chain.stride),
-                                             kept, row, put_after);
+    return sum_by_rows<1, Fetch::kStream, T>(count, cols, kAheadOfStream<T>, kept, row, put_after);
   }
   if (are_short<T>(cols) || has_small_l2()) {
     alignas(64) float kept[kKept];

@@ -42,8 +42,9 @@ constexpr int64_t kAheadBytes = 1024;
 
 // And into L1 where cores take prefetches (two cores of Zen 5 by the faster pace of their memory,
 // ms, 1 KiB to L2 and 2, 4, 8 and 12 to L1: f32 65536x512x1 2.29, 2.09, 1.91, 1.61, 1.50, bf16
-// 1.09, 0.93, 0.86, 0.75, 0.72, f32 200000x64x2 2.06, 1.76, 1.50, 1.33, 1.26, 16 to 32 KiB level).
-constexpr int64_t kFarAheadBytes = 12288;
+// 1.09, 0.93, 0.86, 0.75, 0.72, f32 200000x64x2 2.06, 1.76, 1.50, 1.33, 1.26; by the slower one 4
+// to 32 KiB level).
+constexpr int64_t kFarAheadBytes = 8192;
 inline int64_t ahead_of_vectors() { return kTakesPrefetches ? kFarAheadBytes : kAheadBytes; }
 
 // The same while groups of few rows are added, which come to a vector or two (FP32 on two Zen 3

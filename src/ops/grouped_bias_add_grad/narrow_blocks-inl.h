@@ -26,7 +26,7 @@ namespace {
 
 using namespace aclgrad::HWY_NAMESPACE;
 
-// What is fetched into L2 while a vector of several chains is added: half of the usual for FP32
+// What is fetched while a vector of several chains is added: half of the usual for FP32
 // where L2 is small ([65536, 512, 1] and 90000000 rows in 32 groups 6.4 -> 5.8 and 15.8 -> 14.4 ms
 // on two Zen 3 cores, but [400000, 84, 1] 6.6 -> 7.1 and BF16 3.0 -> 3.3).
 template <class T>

@@ -38,7 +38,8 @@ struct Problem {
   int64_t group_stride() const { return has_ends() ? 0 : dy.strides[0]; }
 };
 
-// How it is cut, from the shape alone. The groups stand one after the other on a line of work,
+// How it is cut, from the shape alone; run_cpu() leaves rows whole where threads have enough to do.
+// The groups stand one after the other on a line of work,
 // measured in rows; a task does what begins in one stretch of the line, in one range of columns.
 struct Plan {
   int64_t most_folded = 0;   // rows of a wide row, at most

@@ -10,6 +10,9 @@
 
 #include "ops/grouped_bias_add_grad/cases.h"
 #include "ops/grouped_bias_add_grad/test_problem.h"
+#include "runtime/services.h"
+#include "support/same_bits.h"
+#include "support/targets.h"
 
 namespace aclgrad::test {
 namespace {
@@ -53,6 +56,24 @@ TEST(GroupedBiasAddGrad, MatchesReferenceWithTheSameBitsOnEveryTargetAndThreadCo
                    " rows " + std::to_string(dims[1]) + " cols " + std::to_string(dims[2]));
       Problem(dims, in_dtype(dtype)).run_everywhere();
     }
+  }
+}
+
+// Rows are cut into ranges of columns for many threads only.
+TEST(GroupedBiasAddGrad, WholeRowsAndPartsOfThemGiveTheSameBits) {
+  if (aclgrad_has_device_queues()) GTEST_SKIP() << "of the CPU's threads";
+  for (const aclDataType dtype : {ACL_FLOAT, ACL_BF16}) {
+    SCOPED_TRACE(dtype_short_name(dtype));
+    Problem problem(6200, 2080, {300, 6200}, in_dtype(dtype));
+    const KeptBits kept({&problem.out});
+    std::vector<uint8_t> bits;
+    for_each_thread_count({1, 8}, [&](int threads) {
+      kept.poison();
+      ASSERT_TRUE(problem.run_it().ok());
+      if (bits.empty()) bits = problem.out.bits();
+      expect_same_bits(std::to_string(threads) + " threads", problem.out.bits(), bits);
+    });
+    problem.expect_right();
   }
 }
 

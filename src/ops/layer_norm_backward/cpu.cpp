@@ -42,8 +42,8 @@ constexpr int64_t kPartOfL2 = int64_t{64} << 10;
 
 // Rows that are visited together, from the bytes of dy and x in a row: a row block, eight or four
 // rows while both visits stay in L1; else two, from L2, because more rows a power of two apart
-// crowd each other out of the caches (Zen 4), or four of up to 48 KiB where prefetches wait (bf16
-// 2048x12288 on Granite Rapids: 6.1 and 5.5 ms). Does not influence the bits.
+// crowd each other out of the caches (Zen 4), or four of up to 48 KiB where prefetches wait or are
+// taken (bf16 2048x12288 on Granite Rapids: 6.1 and 5.5 ms). Does not influence the bits.
 inline int64_t group_rows_of(int64_t row_bytes) {
   constexpr int64_t kPartOfLargeL2 = int64_t{192} << 10;
   if (kRowBlock * row_bytes <= kPartOfL1 / 2) return kRowBlock;

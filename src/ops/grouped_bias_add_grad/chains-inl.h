@@ -89,7 +89,7 @@ struct Chain {
   size_t next_count;  // rows of the next one, each `next_step` elements behind its fellow here
   int64_t next_step;
   bool down;  // line by line (row_sums-inl.h)
-  bool busy;  // FP64 totals are folded after it, or a few chains more
+  bool busy;  // FP64 totals are folded after it or one chain more
 };
 
 // Whether rows are read line by line down a chain (row_sums-inl.h): where the next chain's rows can

@@ -118,7 +118,7 @@ void add_dense_rows(const Job& job, const Block<T>& block, int64_t width, double
   const int64_t rest = block.rows - complete * block.fold;
   const int64_t wide_rows = complete + (rest > 0 ? 1 : 0);
   Chain<T> chain;
-  chain.busy = true;
+  chain.busy = wide_rows < 3 * kChainRows;
   chain.stride = step;
   chain.next_step = kChainRows * step;
   const bool down = goes_down<T>(wide_rows, width);

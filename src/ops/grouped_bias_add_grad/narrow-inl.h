@@ -16,6 +16,7 @@
 #include <iterator>
 
 #include "kernels/cpu/cache.h"
+#include "kernels/cpu/constants-inl.h"
 #include "kernels/cpu/lane_sums-inl.h"
 #include "kernels/cpu/lanes-inl.h"
 #include "kernels/cpu/pairs-inl.h"
@@ -120,6 +121,23 @@ HWY_INLINE F32x16 sum_vectors(const T* from, const Vectors& vectors, bool open,
         ask_for_vector(from, ahead);
         sum = add(sum, load16(from));
         sum = add(sum, load16(from + vectors.step));
+      }
+    }
+    if constexpr (sizeof(T) == sizeof(float)) {
+      // Loads in a row that asking does not come between: the core follows them better (two cores
+      // of Zen 5, 65536x512x1 0.9 of the time).
+      constexpr int64_t kInARow = 4;
+      const int64_t in_rows = kTakesPrefetches ? vectors.complete / kInARow * kInARow : 0;
+      for (const T* const stop = from + in_rows * vectors.step; from != stop;) {
+        const T* at = from;
+        for_constants<kInARow>([&](auto) ACLGRAD_INLINED {
+          sum = add(sum, load16(at));
+          at += vectors.step;
+        });
+        for_constants<kInARow>([&](auto) ACLGRAD_INLINED {
+          prefetch_to_l1(from, ahead);
+          from += vectors.step;
+        });
       }
     }
     for (; from != end; from += vectors.step) {

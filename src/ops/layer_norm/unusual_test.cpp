@@ -223,8 +223,9 @@ TEST(LayerNorm, RowsOfZerosHaveTheSameBitsEverywhere) {
 // of several panels is read in.
 TEST(LayerNorm, LongRowsOfZerosButForTwoElements) {
   const Dims dims = {3, 3, 2900};
+  constexpr size_t kRow = 8700;  // elements
   for (const Form form : {Form::kContiguous, Form::kPermuted}) {
-    for (const size_t at : {size_t{0}, size_t{4000}, size_t{2 * 2900}, size_t{3 * 2900 - 2}}) {
+    for (const size_t at : {size_t{0}, size_t{4000}, size_t{5800}, kRow - 2}) {
       SCOPED_TRACE("beginning with element " + std::to_string(at));
       Options options;
       options.normalized = 2;
@@ -232,8 +233,8 @@ TEST(LayerNorm, LongRowsOfZerosButForTwoElements) {
       options.x_strides = form_strides(dims, form);
       Problem problem(dims, options);
       std::vector<double> x(problem.x.values().size());
-      x[3 * 2900 + at] = 1e-44;
-      x[3 * 2900 + at + 1] = -1e-44;
+      x[kRow + at] = 1e-44;
+      x[kRow + at + 1] = -1e-44;
       problem.x.fill(x);
       problem.weight.fill_constant(1e12);
       problem.run_and_check();

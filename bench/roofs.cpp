@@ -96,10 +96,10 @@ HWY_EXPORT(multiply_add);
 HWY_EXPORT(flops_a_round);
 
 // Three times the last-level cache that the machine tells of (up to 512 MiB, a socket's; what one
-// core reaches of it is less), and what it does not tell: two cores
-// of Zen 5 have a cache of 32 MiB each while memory goes at its faster pace, and threads that read
-// the same halves of 121 MB again and again found a third of them there (PyTorch's sums, ms: one
-// copy of the data 1.4, four 2.0, eight 1.9; of 378 MB one copy 8.3, two 8.5, four 8.6).
+// core reaches of it is less), and what it does not tell: two cores of Zen 5 have a cache of 32 MiB
+// each while memory goes at its faster pace, and threads that read the same halves of 121 MB again
+// and again found a third of them there (PyTorch's sums, ms: one copy of the data 1.4, four 2.0,
+// eight 1.9; of 378 MB one copy 8.3, two 8.5, four 8.6).
 int64_t beyond_cpu_caches() {
   constexpr int64_t kMib = int64_t{1} << 20;
   return std::clamp(3 * last_level_bytes(), 512 * kMib, 1536 * kMib);

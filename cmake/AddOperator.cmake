@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # add_operator(name): the fixed files of src/ops/<name> become part of libopapi, a test program and a
 # part of the bench; tests may fill more files, <subject>_test.cpp, and kernels for GPUs are in
-# cuda.cu. Nothing else in the tree needs to know the operator. Tests that go over all operators read the global property
+# cuda.cu. Nothing else in the tree needs to know the operator. Tests that go over all operators
+# read the global property
 # ACLGRAD_OPERATORS.
 
 set(ACLGRAD_OPERATOR_ROLES

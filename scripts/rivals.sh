@@ -57,7 +57,8 @@ options() {
   fi
   if [[ -e $onednn/lib/libdnnl.so ]] && build_onednn_rival; then
     # It runs on a runtime that finds a processor only when it is told where.
-    offer onednn "env LD_LIBRARY_PATH=$onednn/lib OCL_ICD_FILENAMES=$onednn/lib/libintelocl.so $PWD/build/onednn_rival"
+    local settings="LD_LIBRARY_PATH=$onednn/lib OCL_ICD_FILENAMES=$onednn/lib/libintelocl.so"
+    offer onednn "env $settings $PWD/build/onednn_rival"
   else
     echo "oneDNN is not installed: left out (make rivals installs it)" >&2
   fi

@@ -28,6 +28,12 @@ struct AttentionOptions {
   Arrangement out = Arrangement::kContiguous;
 };
 
+inline AttentionOptions all_of(aclDataType dtype) {
+  AttentionOptions options;
+  options.dtype = dtype;
+  return options;
+}
+
 inline Dims mask_dims(const Dims& dims, const AttentionOptions& options) {
   return {options.over_batches ? std::min<int64_t>(dims[0], 1) : dims[0],
           options.over_heads ? std::min<int64_t>(dims[1], 1) : dims[1], dims[2], dims[3]};

@@ -292,6 +292,12 @@ class Tensor {
   mutable std::vector<Gap> gaps_;  // none before gaps()
 };
 
+// With these strides, or, without any, as the arrangement has them.
+inline Tensor make_view(const Dims& dims, aclDataType dtype, const Dims& strides,
+                        Arrangement arrangement) {
+  return strides.empty() ? Tensor(dims, dtype, arrangement) : Tensor(dims, dtype, strides);
+}
+
 // Host arrays with owners.
 class IntArray {
  public:

@@ -31,11 +31,6 @@ struct Options {
   std::optional<int32_t> impl_mode;
 };
 
-inline Tensor make_view(const Dims& dims, aclDataType dtype, const Dims& strides,
-                        Arrangement arrangement) {
-  return strides.empty() ? Tensor(dims, dtype, arrangement) : Tensor(dims, dtype, strides);
-}
-
 inline Options all_of(aclDataType dtype) {
   Options options;
   options.dtype = options.y = dtype;

@@ -18,12 +18,6 @@ using scaled_masked_softmax::Sizes;
 
 using Options = AttentionOptions;
 
-inline Options all_of(aclDataType dtype) {
-  Options options;
-  options.dtype = dtype;
-  return options;
-}
-
 // The tensors of one problem with random data, and its two phases.
 struct Problem {
   Problem(const Dims& dims, const Options& chosen, uint64_t seed = 1)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The FP32 sums of a chain's rows: read from end to end, one or a few at a time, while the sums
-// wait in L1, or strip by strip down all of them.
+// The FP32 sums of a chain's rows, which are read from end to end, one or a few at a time, while
+// the sums wait in L1.
 
 #if defined(ACLGRAD_KERNELS_CPU_ROW_SUMS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef ACLGRAD_KERNELS_CPU_ROW_SUMS_INL_H_
@@ -78,16 +78,17 @@ constexpr Ahead ahead_of_short(bool dense, int64_t stride) {
   return {0, dense ? kAheadOfRows<T> : static_cast<int64_t>(kRowsAtOnce<T>) * stride};
 }
 
-// Rows of 16 bits that lie one behind the other, or with gaps of a few columns, are one stream that
-// cores which take prefetches are asked for so far ahead, one row at a time (two cores of Zen 5 by
-// the slower pace of their memory, time beside that of two lines down sixteen rows: bf16
-// 32768x2880-g32 0.88, g2048 0.87, 13000x7168-g32 0.86, in halves of rows 1.05; by the faster one
-// 1.02, 0.78, and in halves 1.2).
+// Rows of 16 bits, and short ones of FP32, that lie one behind the other, or with gaps of a few
+// columns, are one stream that cores which take prefetches are asked for so far ahead, one row at a
+// time (two cores of Zen 5 by the slower pace of their memory, time beside that of two lines down
+// sixteen rows: bf16 32768x2880-g32 0.88, g2048 0.87, 13000x7168-g32 0.86, in halves of rows 1.05;
+// by the faster one 1.02, 0.78, and in halves 1.2; FP32 beside 1536 bytes ahead, by the faster one:
+// [25000, 16, 256] 0.75, [60000, 16, 100] 0.82).
 constexpr int64_t kMostStreamColumns = 8192;
 template <class T>
 bool are_stream(int64_t cols, int64_t stride) {
-  return sizeof(T) == 2 && kTakesPrefetches && cols <= kMostStreamColumns && stride >= cols &&
-         stride - cols <= cols / 8;
+  return kTakesPrefetches && (sizeof(T) == 2 || are_short<T>(cols)) && cols <= kMostStreamColumns &&
+         stride >= cols && stride - cols <= cols / 8;
 }
 template <class T>
 constexpr Ahead kAheadOfStream = {0, 6144 / static_cast<int64_t>(sizeof(T))};
@@ -148,73 +149,6 @@ HWY_INLINE void sum_by_rows(int64_t count, int64_t cols, Ahead ahead, float* kep
   for_constants<kRows + 1>([&](auto last) HWY_ATTR {
     if (left == last) add_rows_to<last, kFetch>(before, rows, cols, ahead, put);
   });
-}
-
-// The sums of some vectors of columns down a chain of kRows rows, `stride` elements apart, where
-// prefetches do not wait; what lies `next` elements further on is fetched into L2 (kAsk). The fewer
-// instructions, the further a core sees while it waits for memory: there is no loop, and the
-// address of one of eight rows is a sum of two registers.
-template <size_t kRows, bool kAsk, class T, size_t kVectors>
-HWY_INLINE void add_down(const T* first, int64_t stride, int64_t next, F32x16 (&sums)[kVectors]) {
-  constexpr size_t kNear = 8;
-  // Unsigned: of a single row `stride` may be anything.
-  auto row = reinterpret_cast<uintptr_t>(first);
-  uintptr_t ahead = row + static_cast<uintptr_t>(next) * sizeof(T);
-  uintptr_t one = static_cast<uintptr_t>(stride) * sizeof(T);
-  uintptr_t three = 3 * one, five = 5 * one, seven = 7 * one;
-  // Else g++ keeps the addresses of all rows, in registers of vectors and on the stack.
-  asm("" : "+r"(one), "+r"(three), "+r"(five), "+r"(seven));
-  const uintptr_t steps[kNear] = {0, one, 2 * one, three, 4 * one, five, 2 * three, seven};
-  for_constants<kRows>([&](auto r) ACLGRAD_INLINED {
-    const uintptr_t step = steps[r % kNear];
-    for_constants<kVectors>([&](auto v) ACLGRAD_INLINED {
-      sums[v] = add(sums[v], load16(reinterpret_cast<const T*>(row + step) + v * kLanes));
-    });
-    if constexpr (kAsk) prefetch_to_l2(reinterpret_cast<const void*>(ahead + step));
-    if constexpr ((r + 1) % kNear == 0 || r + 1 == kRows) {
-      row += 8 * one;
-      ahead += 8 * one;
-      // Else loads of one row wait behind the prefetches of all others.
-      asm volatile("" : "+r"(row), "+r"(ahead) : : "memory");
-    }
-  });
-}
-
-// Calls put(place, column, sum), as add_rows_to() does, with what such a chain adds up to, one line
-// of its rows after the other: two lines of a row together are read at 0.85 of the pace (Zen 4, one
-// thread and two).
-template <size_t kRows, bool kAsk, class T, class Put>
-HWY_INLINE void sum_down_with(const T* first, int64_t stride, int64_t next, int64_t cols,
-                              Put&& put) {
-  constexpr auto kStep = static_cast<int64_t>(kStrip<T>);
-  const auto put_sums = [&](auto vectors, int64_t place, int64_t col) ACLGRAD_INLINED {
-    F32x16 sums[vectors];
-    for (F32x16& sum : sums) sum = zero16();  // nothing but -0 becomes +0
-    add_down<kRows, kAsk>(first + col, stride, next, sums);
-    for_constants<vectors>([&](auto v) ACLGRAD_INLINED {
-      constexpr auto kAt = static_cast<int64_t>(v * kLanes);
-      put(place + kAt, col + kAt, sums[v]);
-    });
-  };
-  int64_t place = 0;
-  for (; place + kStep <= cols; place += kStep) {
-    put_sums(std::integral_constant<size_t, kStripVectors<T>>(), place, place);
-  }
-  for (; place < cols; place += kVector) {
-    put_sums(std::integral_constant<size_t, 1>(), place, std::min(place, cols - kVector));
-  }
-}
-
-// The same; nothing is asked for where cores follow the rows by themselves, unless much is computed
-// between one chain and the next (`busy`): GroupedBiasAddGrad f32 400000x300-g2000, whose groups
-// are a chain each and FP64 totals to fold, takes 1.14 times as long without (two cores of Zen 5).
-template <size_t kRows, class T, class Put>
-HWY_INLINE void sum_down(const T* first, int64_t stride, int64_t next, int64_t cols, bool busy,
-                         Put&& put) {
-  if (kTakesPrefetches && !busy) {
-    return sum_down_with<kRows, false>(first, stride, next, cols, put);
-  }
-  sum_down_with<kRows, true>(first, stride, next, cols, put);
 }
 
 // put() that adds sums to totals.

@@ -15,6 +15,7 @@
 
 #include "kernels/cpu/cache.h"
 #include "kernels/cpu/constants-inl.h"
+#include "kernels/cpu/down_rows-inl.h"
 #include "kernels/cpu/lane_count.h"
 #include "kernels/cpu/lanes-inl.h"
 #include "kernels/cpu/prefetch.h"
@@ -174,10 +175,11 @@ inline bool are_one_stream(const Sweep& sweep, int64_t begin, int64_t end, Colum
          sweep.dy_rows.stride() == cols && positions[end - 1] - positions[begin] == end - 1 - begin;
 }
 
-// Then rows of less than 2 KiB are read from end to end, one or two at a time; what longer ones ask
-// for is one stream, too (Zen 4, one index for all, times as fast, two threads and one: FP32 of 64
-// columns 1.46 and 1.36, 128 1.65 and 1.81, 768 1.2 to 1.4; from end to end instead of column by
-// column 257 columns 1.14 and 1.55, 384 1.24 and 2.28, 500 1.15 and 1.36, 640 1.02; BF16 level).
+// Then rows of less than 2 KiB are read from end to end, one or two at a time (where cores take
+// prefetches, all: are_stream()); what longer ones ask for is one stream, too (Zen 4, one index for
+// all, times as fast, two threads and one: FP32 of 64 columns 1.46 and 1.36, 128 1.65 and 1.81,
+// 768 1.2 to 1.4; from end to end instead of column by column 257 columns 1.14 and 1.55, 384 1.24
+// and 2.28, 500 1.15 and 1.36, 640 1.02; BF16 level).
 template <class T>
 bool reads_one_by_one(Columns tile) {
   constexpr size_t kLongBytes = 2048;
@@ -224,8 +226,7 @@ void sum_tile_by_rows(const Sweep& sweep, int64_t begin, int64_t end, Columns ti
   align_totals(totals, cols);
 }
 
-// The same where they are_one_stream(); the rows of the next chain are asked for, but
-// where cores follow them by themselves.
+// The same where they are_one_stream(); the rows of the next chain are asked for.
 template <class T>
 void sum_stream(const Sweep& sweep, int64_t begin, int64_t end, Columns tile, double* totals) {
   constexpr auto kRows = static_cast<int64_t>(kChain);
@@ -234,7 +235,7 @@ void sum_stream(const Sweep& sweep, int64_t begin, int64_t end, Columns tile, do
   std::fill_n(totals, round_up(cols, kVector), 0.0);
   int64_t at = begin;
   for (; at + kRows <= end; at += kRows, row += kRows * cols) {
-    sum_down<kChain>(row, cols, kRows * cols, cols, false, adding_to(totals));
+    sum_down<kChain>(row, cols, kRows * cols, cols, adding_to(totals));
   }
   align_totals(totals, cols);
   if (at == end) return;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Blocks of rows that are not narrow, how their totals are written, and groups that need none or
-// few: those of one chain, and small ones of short rows.
+// Blocks of rows that are neither narrow nor folded, how their totals are written, and groups that
+// need none or few: those of one chain, and short rows whose sums are in registers.
 
 #if defined(ACLGRAD_OPS_GROUPED_BIAS_ADD_GRAD_BLOCKS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef ACLGRAD_OPS_GROUPED_BIAS_ADD_GRAD_BLOCKS_INL_H_
@@ -13,6 +13,7 @@
 
 #include "base/checked.h"
 #include "kernels/cpu/constants-inl.h"
+#include "kernels/cpu/down_rows-inl.h"
 #include "kernels/cpu/lanes-inl.h"
 #include "kernels/cpu/row_sums-inl.h"
 #include "kernels/cpu/sums-inl.h"
@@ -30,15 +31,35 @@ using namespace aclgrad::HWY_NAMESPACE;
 // Where the totals of a block go.
 template <class T>
 struct Block {
-  const T* first;   // row 0 of the block
-  int64_t rows;     // may be 0
-  T* out;           // the group's row of dbias
-  bool staged;      // or where it waits in the stage
-  double* partial;  // the block's row of totals; null: the group has no other block
-  int64_t fold;     // rows of a wide row
+  const T* first;  // row 0 of the block
+  int64_t rows;    // may be 0
+  T* out;          // the group's row of dbias
+  bool staged;     // or where it waits in the stage
+  // Where its totals are kept until they are joined; null: no other task has blocks of the group.
+  double* partial = nullptr;
+  // The group's totals so far, if that is so and it has several blocks.
+  double* so_far = nullptr;
+  bool begins = true, ends = true;  // the group
+  int64_t fold = 1;                 // rows of a wide row
 };
 
-// What is fetched ahead of the sums of a small group: what follows it, or so many bytes.
+// Groups of one block whose sums are in registers while a chain is read from end to end: small
+// ones, and where there are registers enough and cores take prefetches FP32 ones of several chains
+// (two cores of Zen 5, time beside that of sums in L1: 800000x100-g2000 0.79, x128 0.77, 500000x200
+// 0.87, [30000, 40, 100] 0.80; 300 columns level, [60000, 16, 100] 1.06, [25000, 16, 256] 1.16, 16
+// bits 0.98).
+template <class T>
+constexpr int64_t kMostVectors = kParts == 1 && sizeof(T) == sizeof(float) ? 16 : 4;
+template <class T>
+bool fits_registers(int64_t rows, int64_t cols, int64_t stride) {
+  if (is_small_group(rows, cols)) return true;
+  return kMostVectors<T> * kVector > kShortRow && rows > kChainRows &&
+         cols <= kMostVectors<T> * kVector && are_stream<T>(cols, stride);
+}
+
+// What is fetched ahead of their sums: so many bytes where they are a stream, else what follows the
+// group, or so many at most.
+constexpr int64_t kSmallAheadOfStream = 6144;
 constexpr int64_t kSmallAhead = 4096;
 
 // Elements from the beginning of a group's only block to the next group.
@@ -50,7 +71,7 @@ int64_t next_group(const Job& job, const Block<T>& block) {
 
 template <class T>
 bool is_one_chain(const Block<T>& block) {
-  return block.rows <= kChainRows && block.partial == nullptr;
+  return block.rows <= kChainRows && block.partial == nullptr && block.so_far == nullptr;
 }
 
 // Rounds totals, aligned to a vector, once and writes them.
@@ -62,14 +83,27 @@ void write_totals(const Job& job, const double* totals, int64_t count, T* out) {
   }
 }
 
+// Totals of columns [begin, end) of a block to where they go; among those so far they stand from
+// `place` on.
 template <class T>
-void finish(const Job& job, const Block<T>& block, const double* totals, int64_t begin,
-            int64_t end) {
-  if (block.partial == nullptr) {
-    write_totals(job, totals, end - begin, block.out + begin);
-  } else {
-    std::copy(totals, totals + (end - begin), block.partial + begin);
+void finish(const Job& job, const Block<T>& block, const double* totals, int64_t place,
+            int64_t begin, int64_t end) {
+  const int64_t count = end - begin;
+  if (block.partial != nullptr) {
+    std::copy(totals, totals + count, block.partial + begin);
+    return;
   }
+  if (block.so_far != nullptr) {
+    double* so_far = block.so_far + place;
+    if (block.begins) {
+      std::copy(totals, totals + count, so_far);
+    } else {
+      for (int64_t i = 0; i < count; ++i) so_far[i] += totals[i];
+    }
+    if (!block.ends) return;
+    totals = so_far;
+  }
+  write_totals(job, totals, count, block.out + begin);
 }
 
 // The sums of N vectors down the rows of a chain. The last vector begins at column `last`, maybe
@@ -85,14 +119,15 @@ HWY_INLINE void sum_chain(const T* from, int64_t stride, int64_t rows, int64_t l
   }
 }
 
-// A small group whose rows are N vectors, the last of which begins at column `last`. Their sums are
-// in registers while its rows are read from end to end.
+// Such a group whose rows are N vectors, the last of which begins at column `last`.
 template <size_t N, class T>
-void write_small(const Job& job, const Block<T>& block, int64_t last) {
+void write_from_registers(const Job& job, const Block<T>& block, int64_t last) {
   const int64_t stride = job.problem.row_stride();
   const bool streaming = job.streaming && !block.staged;
-  const int64_t next =
-      std::min(next_group(job, block), kSmallAhead / static_cast<int64_t>(sizeof(T)));
+  constexpr auto kSize = static_cast<int64_t>(sizeof(T));
+  const int64_t next = are_stream<T>(job.problem.cols, stride)
+                           ? kSmallAheadOfStream / kSize
+                           : std::min(next_group(job, block), kSmallAhead / kSize);
   F32x16 sum[N];
   if (block.rows <= kChainRows) {
     sum_chain(block.first, stride, block.rows, last, next, sum);
@@ -109,17 +144,14 @@ void write_small(const Job& job, const Block<T>& block, int64_t last) {
   put_sum(sum[N - 1], block.out + last, kLanes, streaming);
 }
 template <class T>
-void write_small(const Job& job, const Block<T>& block) {
+void write_from_registers(const Job& job, const Block<T>& block) {
   const int64_t last = job.problem.cols - kVector;
-  static_assert(kShortRow == 4 * kVector);
-  switch (ceil_div(job.problem.cols, kVector)) {
-    case 2:
-      return write_small<2>(job, block, last);
-    case 3:
-      return write_small<3>(job, block, last);
-    default:
-      return write_small<4>(job, block, last);
-  }
+  static_assert(kShortRow <= kMostVectors<T> * kVector);
+  const int64_t vectors = ceil_div(job.problem.cols, kVector);
+  for_constants<kMostVectors<T> - 1>([&](auto more) HWY_ATTR {
+    constexpr size_t kVectors = more + 2;
+    if (vectors == static_cast<int64_t>(kVectors)) write_from_registers<kVectors>(job, block, last);
+  });
 }
 
 // Groups of fewer rows are read from end to end all the same (BF16 [8000, 4, 2880] 0.94 times as
@@ -151,7 +183,7 @@ void write_chain(const Job& job, const Block<T>& block, int64_t begin, int64_t e
   if (reads_down() && rows >= kLeastRowsDown<T>) {
     return for_constants<kChain + 1 - kLeastRowsDown<T>>([&](auto more) HWY_ATTR {
       constexpr size_t kRows = kLeastRowsDown<T> + more;
-      if (rows == kRows) sum_down<kRows>(from, stride, next_group(job, block), cols, false, put);
+      if (rows == kRows) sum_down<kRows>(from, stride, next_group(job, block), cols, put);
     });
   }
   if constexpr (sizeof(T) == sizeof(float)) {
@@ -181,12 +213,13 @@ void sum_long_rows(const Job& job, const Block<T>& block, int64_t begin, int64_t
     std::fill(totals, totals + round_up(end - begin, kVector), 0.0);
     sum_all(keep, keep);
     align_totals(totals, end - begin);
-    finish(job, block, totals, begin, end);
+    finish(job, block, totals, 0, begin, end);
   } else {
     // Nothing comes from memory while totals are only cleared or rounded. FP32 [1000, 17, 2880]
     // 1.12 times as fast so, [1, 32768, 2880] 1.04; 16 bits 0.87 to 0.95 (Zen 4, one thread).
-    const auto write = [&](int64_t place, int64_t col)
-                           HWY_ATTR { finish(job, block, totals + place, col, col + kVector); };
+    const auto write = [&](int64_t place, int64_t col) HWY_ATTR {
+      finish(job, block, totals + place, place, col, col + kVector);
+    };
     const auto make = [&](int64_t place, int64_t col, const F32x16& sum) HWY_ATTR {
       set_to(totals + place, add(sum, zero16()));  // -0 becomes +0
       if (block.rows <= kChainRows) write(place, col);

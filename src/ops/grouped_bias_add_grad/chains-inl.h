@@ -11,8 +11,8 @@
 #include <algorithm>
 #include <type_traits>
 
-#include "base/checked.h"
 #include "kernels/cpu/cache.h"
+#include "kernels/cpu/down_rows-inl.h"
 #include "kernels/cpu/lanes-inl.h"
 #include "kernels/cpu/row_sums-inl.h"
 #include "kernels/cpu/sums-inl.h"
@@ -27,14 +27,11 @@ using namespace aclgrad::HWY_NAMESPACE;
 
 constexpr auto kChainRows = static_cast<int64_t>(kChain);
 
-// Columns whose sums or FP64 totals are held at a time: the latter are half of a small L1, and rows
-// have long enough stretches.
+// Columns whose sums or FP64 totals are held at a time: the latter fill a small L1, and rows have
+// long enough stretches. Where the hardware follows rows by itself it runs on behind a stretch: up
+// to so many columns stay whole.
 constexpr int64_t kPanel = 4096;
-// Rows that are one stream stay whole.
-template <class T>
-int64_t panel_columns(int64_t cols, int64_t stride) {
-  return are_stream<T>(cols, stride) ? kMostStreamColumns : kPanel;
-}
+inline int64_t panel_columns() { return kTakesPrefetches ? kMostStreamColumns : kPanel; }
 // Room for the last of a row, which has a vector at least, and so up to fifteen columns more.
 constexpr int64_t kMostPanel = kMostStreamColumns + kVector;
 // Columns whose sums are kept while rows are read from end to end.
@@ -88,15 +85,14 @@ struct Chain {
   size_t count;
   size_t next_count;  // rows of the next one, each `next_step` elements behind its fellow here
   int64_t next_step;
-  bool down;  // line by line (row_sums-inl.h)
-  bool busy;  // FP64 totals are folded after it or one chain more
+  bool down;  // line by line (down_rows-inl.h)
 };
 
-// Whether rows are read line by line down a chain (row_sums-inl.h): where the next chain's rows can
-// be fetched into L2. Two cores of Zen 4, one thread and two at the faster pace of their memory,
-// FP32 [2048, 16, 2880] 1.12 to 1.24 and 1.16 times as fast as four rows from end to end, [2000,
-// 12, 2880] 1.19 and 1.13; [1, 32768, 2880] 1.1 to 1.2 and 1.11 times as fast as two lines of a row
-// at a time. Zen 3 was not measured.
+// Whether rows are read line by line down a chain (down_rows-inl.h): where the next chain's rows
+// can be fetched into L2. Two cores of Zen 4, one thread and two at the faster pace of their
+// memory, FP32 [2048, 16, 2880] 1.12 to 1.24 and 1.16 times as fast as four rows from end to end,
+// [2000, 12, 2880] 1.19 and 1.13; [1, 32768, 2880] 1.1 to 1.2 and 1.11 times as fast as two lines
+// of a row at a time. Zen 3 was not measured.
 inline bool reads_down() { return !kPrefetchesWait && !has_small_l2(); }
 
 // Whether the full chains of a block of `rows` rows, several chains, are read so: not in 16 bits
@@ -150,10 +146,10 @@ HWY_INLINE void sum_chain(const Chain<T>& chain, int64_t begin, int64_t end, Put
   const auto put_after = [&](int64_t place, int64_t col, const F32x16& sum)
                              HWY_ATTR { put(place, begin + col, sum); };
   if constexpr (sizeof(T) == sizeof(float)) {
-    if (chain.down && chain.count == kChain) {
+    if (chain.down && chain.count == kChain && !are_stream<T>(cols, chain.stride)) {
       // Where no whole chain follows, the lines that are there already are asked for.
       const int64_t next = chain.next_count < kChain ? 0 : chain.next_step;
-      return sum_down<kChain>(row(0), chain.stride, next, cols, chain.busy, put_after);
+      return sum_down<kChain>(row(0), chain.stride, next, cols, put_after);
     }
   }
   if (are_stream<T>(cols, chain.stride)) {
@@ -204,7 +200,6 @@ void sum_rows(const T* first, int64_t stride, int64_t rows, int64_t behind, int6
   chain.stride = stride;
   chain.next_step = kChainRows * stride;
   chain.down = goes_down<T>(rows, end - begin);
-  chain.busy = false;
   for (int64_t row = 0; row < rows; row += kChainRows) {
     const int64_t left = rows - row - kChainRows;
     chain.count = static_cast<size_t>(std::min(kChainRows, rows - row));
@@ -236,16 +231,6 @@ HWY_INLINE void put_sum(const F32x16& sum, T* out, size_t lanes, bool streaming)
     stream16(sum, out);
   } else {
     store16(sum, out);
-  }
-}
-
-// Joins `rows` rows of totals into the first, halving their number again and again.
-void fold_totals(double* totals, int64_t rows, int64_t pitch) {
-  while (rows > 1) {
-    const int64_t kept = ceil_div(rows, 2);
-    const double* from = totals + kept * pitch;
-    for (int64_t i = 0; i < (rows - kept) * pitch; ++i) totals[i] += from[i];
-    rows = kept;
   }
 }
 

@@ -60,8 +60,8 @@ __device__ void sum_long_rows(const Task& task, const Item& item, int64_t begin,
   }
 }
 
-// The same for wide rows, whose totals are folded in shared memory. All threads of the block call
-// it.
+// The same for rows of fewer elements, whose totals are folded in shared memory where rows are. All
+// threads of the block call it.
 template <class T, int kWidth>
 __device__ void sum_wide_rows(const Task& task, const Item& item, int64_t begin, int64_t end,
                               double* totals) {

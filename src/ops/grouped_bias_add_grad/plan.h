@@ -44,7 +44,7 @@ enum class Form : uint8_t {
   kFewRows,      // narrow rows, equal groups of few: a unit of threads takes several
   kShortGroups,  // equal groups: a unit of threads each
   kNarrowItems,  // narrow rows: a block of threads an item
-  kWideRows,     // a block an item and tile, rows folded
+  kWideRows,     // a block an item and tile, rows folded where the tree has it
   kLongRows,     // the same, rows as they are
 };
 

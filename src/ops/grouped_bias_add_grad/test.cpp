@@ -77,6 +77,31 @@ TEST(GroupedBiasAddGrad, WholeRowsAndPartsOfThemGiveTheSameBits) {
   }
 }
 
+// A single thread has all blocks of the first group, in one range of columns of several panels; of
+// eight threads none has, and its totals are joined. Ends that name rows again and again, a data
+// error, make for much work with little memory.
+TEST(GroupedBiasAddGrad, GroupsOfSeveralBlocksHaveTheSameBitsFromOneTaskAndFromSeveral) {
+  if (aclgrad_has_device_queues()) GTEST_SKIP() << "of the CPU's threads";
+  Numbers ends = {517};
+  for (int again = 0; again < 24; ++again) {
+    ends.push_back(261);
+    ends.push_back(517);
+  }
+  for (const aclDataType dtype : {ACL_FLOAT, ACL_BF16}) {
+    SCOPED_TRACE(dtype_short_name(dtype));
+    Problem problem(517, 8419, ends, in_dtype(dtype));
+    const KeptBits kept({&problem.out});
+    std::vector<uint8_t> bits;
+    for_each_thread_count({1, 2, 8}, [&](int threads) {
+      kept.poison();
+      ASSERT_EQ(problem.run_it().synchronise, kDataError);
+      if (bits.empty()) bits = problem.out.bits();
+      expect_same_bits(std::to_string(threads) + " threads", problem.out.bits(), bits);
+    });
+    problem.expect_right();
+  }
+}
+
 TEST(GroupedBiasAddGrad, BothVersionsBothTypesBothIndexDtypes) {
   const Numbers sizes = {3, 0, 40, 7, 300};
   for (const aclDataType index : {ACL_INT32, ACL_INT64}) {

@@ -145,16 +145,16 @@ HWY_INLINE void sum_chain(const Chain<T>& chain, int64_t begin, int64_t end, Put
   const auto row = [&](int64_t i) { return chain.row[i] + begin; };
   const auto put_after = [&](int64_t place, int64_t col, const F32x16& sum)
                              HWY_ATTR { put(place, begin + col, sum); };
+  if (are_stream<T>(cols, chain.stride)) {
+    alignas(64) float kept[kKept];
+    return sum_by_rows<1, Fetch::kStream, T>(count, cols, kAheadOfStream<T>, kept, row, put_after);
+  }
   if constexpr (sizeof(T) == sizeof(float)) {
-    if (chain.down && chain.count == kChain && !are_stream<T>(cols, chain.stride)) {
+    if (chain.down && chain.count == kChain) {
       // Where no whole chain follows, the lines that are there already are asked for.
       const int64_t next = chain.next_count < kChain ? 0 : chain.next_step;
       return sum_down<kChain>(row(0), chain.stride, next, cols, put_after);
     }
-  }
-  if (are_stream<T>(cols, chain.stride)) {
-    alignas(64) float kept[kKept];
-    return sum_by_rows<1, Fetch::kStream, T>(count, cols, kAheadOfStream<T>, kept, row, put_after);
   }
   if (are_short<T>(cols) || has_small_l2()) {
     alignas(64) float kept[kKept];

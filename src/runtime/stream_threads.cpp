@@ -7,6 +7,7 @@
 #include <list>
 #include <mutex>
 #include <new>
+#include <system_error>
 #include <thread>
 #include <utility>
 
@@ -22,6 +23,7 @@ struct Threads {
   std::mutex mutex;
   std::condition_variable one_ended;
   std::list<Thread> list;
+  bool closed = false;  // join_all() has begun
 };
 
 // Never destroyed, because threads may end while static destructors run; made without memory, which
@@ -41,6 +43,7 @@ void start(std::function<void()> run) {
   Thread& thread = made.front();
   // Held until the thread is in the list: it marks its end there.
   const std::lock_guard lock(all.mutex);
+  if (all.closed) throw std::system_error(std::make_error_code(std::errc::operation_canceled));
   thread.handle = std::thread([&all, &thread, run = std::move(run)] {
     run();
     const std::lock_guard ending(all.mutex);
@@ -68,6 +71,7 @@ void join_all(const Deadline& deadline) noexcept {
   Threads& all = threads();
   {
     std::unique_lock lock(all.mutex);
+    all.closed = true;
     all.one_ended.wait_until(lock, deadline.at(), [&] {
       return std::all_of(all.list.begin(), all.list.end(),
                          [](const Thread& thread) { return thread.ended; });

@@ -12,13 +12,15 @@
 
 namespace aclgrad::stream_threads {
 
-// Throws std::system_error and std::bad_alloc.
+// Throws std::system_error, also after join_all() has begun, and std::bad_alloc.
 void start(std::function<void()> run);
 
 // Joins the threads whose function has returned.
 void join_ended() noexcept;
 
-// Waits until the functions of all have returned, or until the deadline; then as join_ended().
+// For the end of the process: waits until the functions of all have returned, or until the
+// deadline; then as join_ended(). Nobody would join a thread that starts later, so none does: a
+// static destructor that waits for a stream with abandoned work asks for one.
 void join_all(const Deadline& deadline) noexcept;
 
 }  // namespace aclgrad::stream_threads

@@ -25,6 +25,7 @@
 #include "ops/grouped_bias_add_grad/chains-inl.h"
 #include "ops/grouped_bias_add_grad/folded_rows-inl.h"
 #include "ops/grouped_bias_add_grad/narrow_groups-inl.h"
+#include "ops/grouped_bias_add_grad/tiles-inl.h"
 
 #ifndef ACLGRAD_OPS_GROUPED_BIAS_ADD_GRAD_CPU_SHARED_
 #define ACLGRAD_OPS_GROUPED_BIAS_ADD_GRAD_CPU_SHARED_
@@ -165,6 +166,15 @@ void sum_blocks(const Job& job, const Block<T>& group, const Span& span, bool wh
     return;
   }
   alignas(64) double so_far[kMostPanel];
+  if constexpr (kParts == 1 && sizeof(T) == sizeof(float)) {
+    if (goes_in_tiles<T>(span.rows, end - begin)) {
+      return each_tile(begin, end, [&](int64_t col, int64_t next) {
+        for (int64_t index = number; index < stop; ++index) {
+          sum_tile_of(job, block_of(index, so_far), col, next);
+        }
+      });
+    }
+  }
   const int64_t panel = panel_columns();
   for (int64_t col = begin; col < end;) {
     const int64_t next = end - col < panel + kVector ? end : col + panel;
@@ -211,7 +221,7 @@ void sum_stretch(const Job& job, const Wave& wave, int64_t stretch, int64_t begi
     block.staged = staged && block.rows <= kChainRows;
     if (block.staged) block.out = stage.room(block.out, static_cast<size_t>(problem.cols));
     block.fold = folded_rows(span.rows, plan.most_folded);
-    if (blocks == 1 && block.fold == 1 &&
+    if (blocks == 1 && block.fold == 1 && !goes_in_tiles<T>(span.rows, problem.cols) &&
         fits_registers<T>(span.rows, problem.cols, problem.row_stride())) {
       write_from_registers(job, block);
       continue;

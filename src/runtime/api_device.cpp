@@ -6,6 +6,7 @@
 
 #include "acl/acl.h"
 #include "base/status.h"
+#include "runtime/api.h"
 #include "runtime/callback.h"
 #include "runtime/context.h"
 #include "runtime/settings.h"
@@ -15,10 +16,6 @@ namespace aclgrad {
 namespace {
 
 constinit SystemParameters process_parameters;
-
-Status null_parameter(const char* function, const char* name) {
-  return fail(ACL_ERROR_INVALID_PARAM, "%s: %s is null, expected a pointer", function, name);
-}
 
 Status check_device(const char* function, const char* name, int32_t device) {
   if (device >= 0 && device < settings().devices) return kOk;

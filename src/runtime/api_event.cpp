@@ -4,6 +4,7 @@
 
 #include "acl/acl.h"
 #include "base/status.h"
+#include "runtime/api.h"
 #include "runtime/callback.h"
 #include "runtime/context.h"
 #include "runtime/event.h"
@@ -15,10 +16,6 @@ namespace {
 constexpr uint32_t kEventFlags = ACL_EVENT_SYNC | ACL_EVENT_CAPTURE_STREAM_PROGRESS |
                                  ACL_EVENT_TIME_LINE | ACL_EVENT_DEVICE_USE_ONLY |
                                  ACL_EVENT_EXTERNAL | ACL_EVENT_IPC;
-
-Status null_parameter(const char* function, const char* name) {
-  return fail(ACL_ERROR_INVALID_PARAM, "%s: %s is null, expected a pointer", function, name);
-}
 
 Status create_event(const char* function, aclrtEvent* event, uint32_t flags) {
   if (event == nullptr) return null_parameter(function, "event");

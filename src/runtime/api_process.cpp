@@ -15,6 +15,7 @@
 #include "base/status.h"
 #include "base/thread_messages.h"
 #include "base/verbose.h"
+#include "runtime/api.h"
 #include "runtime/backend.h"
 #include "runtime/settings.h"
 
@@ -31,10 +32,6 @@ void write_version(char* out) {
   constexpr size_t kVersionSize = 128;
   std::snprintf(out, kVersionSize, "%d.%d.%d", ACL_MAJOR_VERSION, ACL_MINOR_VERSION,
                 ACL_PATCH_VERSION);
-}
-
-Status null_parameter(const char* function, const char* name) {
-  return fail(ACL_ERROR_INVALID_PARAM, "%s: %s is null, expected a pointer", function, name);
 }
 
 Status repeated_finalize(const char* function) {

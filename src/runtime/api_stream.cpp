@@ -7,6 +7,7 @@
 
 #include "acl/acl.h"
 #include "base/status.h"
+#include "runtime/api.h"
 #include "runtime/callback.h"
 #include "runtime/context.h"
 #include "runtime/event.h"
@@ -18,10 +19,6 @@ namespace {
 constexpr uint32_t kStreamFlags = ACL_STREAM_FAST_LAUNCH | ACL_STREAM_FAST_SYNC |
                                   ACL_STREAM_PERSISTENT | ACL_STREAM_HUGE |
                                   ACL_STREAM_CPU_SCHEDULE | ACL_STREAM_DEVICE_USE_ONLY;
-
-Status null_parameter(const char* function, const char* name) {
-  return fail(ACL_ERROR_INVALID_PARAM, "%s: %s is null, expected a pointer", function, name);
-}
 
 StreamTable::Pin resolve(const char* function, aclrtStream stream, Status& refusal) {
   return streams::resolve(function, stream, ACL_ERROR_RT_STREAM_CONTEXT, refusal);

@@ -47,7 +47,25 @@ class TaskErrors final : public DataErrors {
   std::string message_;
 };
 
-std::shared_ptr<DataError> make_data_error(std::string message);
+// The errors of one stream, sequences ascending: under the stream's lock, all but any().
+class StreamErrors {
+ public:
+  // May have some, which a synchronise that finds none need not wait for the lock to see.
+  bool any() const noexcept { return any_.load(std::memory_order_relaxed); }
+  void keep(uint64_t sequence, TaskErrors& errors) noexcept;
+  // Those of another stream. Where there is no memory for them that stream still reports them.
+  void adopt(uint64_t sequence, DataErrorList errors) noexcept;
+  // Of work up to `sequence`; the second leaves them, and leaves out what is reported.
+  DataErrorList take(uint64_t sequence);
+  DataErrorList copy(uint64_t sequence) const;
+
+ private:
+  void push(uint64_t sequence, std::shared_ptr<DataError> error);
+
+  DataErrorList list_;
+  std::atomic<bool> any_{false};
+  bool lost_ = false;  // there was no memory for an error's text
+};
 
 // 0 when none of the errors is unreported; else marks them reported and refuses with 507015, the
 // first one's message and the number of the others.

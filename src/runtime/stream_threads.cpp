@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/stream_threads.h"
 
+#include <pthread.h>
+#include <signal.h>
+
 #include <algorithm>
 #include <condition_variable>
 #include <cstddef>
@@ -34,6 +37,28 @@ Threads& threads() noexcept {
   return *made;
 }
 
+// No signal of the program is handled on such a thread.
+class SignalsBlocked {
+ public:
+  SignalsBlocked() {
+    pthread_sigmask(SIG_SETMASK, nullptr, &saved_);
+    sigset_t blocked;
+    sigfillset(&blocked);
+    // What ends a process must find a thread that takes it, even when main has left by
+    // pthread_exit.
+    for (const int fatal : {SIGTERM, SIGINT, SIGQUIT, SIGHUP}) {
+      if (sigismember(&saved_, fatal) == 0) sigdelset(&blocked, fatal);
+    }
+    pthread_sigmask(SIG_SETMASK, &blocked, nullptr);
+  }
+  ~SignalsBlocked() { pthread_sigmask(SIG_SETMASK, &saved_, nullptr); }
+  SignalsBlocked(const SignalsBlocked&) = delete;
+  SignalsBlocked& operator=(const SignalsBlocked&) = delete;
+
+ private:
+  sigset_t saved_;
+};
+
 }  // namespace
 
 void start(std::function<void()> run) {
@@ -44,6 +69,7 @@ void start(std::function<void()> run) {
   // Held until the thread is in the list: it marks its end there.
   const std::lock_guard lock(all.mutex);
   if (all.closed) throw std::system_error(std::make_error_code(std::errc::operation_canceled));
+  const SignalsBlocked blocked;
   thread.handle = std::thread([&all, &thread, run = std::move(run)] {
     run();
     const std::lock_guard ending(all.mutex);

@@ -6,14 +6,13 @@
 #include <algorithm>
 #include <atomic>
 #include <cstddef>
-#include <cstring>
-#include <limits>
 
 #include "kernels/cpu/cache.h"
 #include "kernels/cpu/parallel.h"
 #include "kernels/cpu/prefetch.h"
 #include "kernels/cpu/rows.h"
 #include "ops/embedding/elements.h"
+#include "ops/embedding/job.h"
 #include "ops/embedding/problem.h"
 #include "ops/embedding/tree.h"
 
@@ -62,41 +61,6 @@ int64_t kept_every(int64_t table_bytes, int64_t y_bytes) {
   if (kPrefetchesWait || table_bytes > kept / 4 || y_bytes > kLeastPart * kept) return 0;
   return ceil_div(y_bytes, kept);
 }
-
-constexpr int64_t kNoPosition = std::numeric_limits<int64_t>::max();
-
-// Any alignment.
-template <class Index>
-int64_t load_index(const void* indices, int64_t place) {
-  Index value;
-  std::memcpy(&value, static_cast<const char*>(indices) + place * int64_t{sizeof(value)},
-              sizeof(value));
-  return value;
-}
-
-// One run as the kernel sees it.
-struct Job {
-  const Problem& problem;
-  const Plan& plan;
-  const Addresses& at;
-  int64_t size;       // bytes of an element
-  int64_t row_bytes;  // of table and y
-  int64_t ahead;      // rows
-  bool streaming;     // y does not fit the cache
-  int64_t kept;       // kept_every()
-  bool follows;       // its rows follow each other and are not whole lines
-  RowOffsets table_rows, y_rows, places;
-  std::atomic<int64_t>& first_bad;  // position, or kNoPosition
-
-  bool streams(int64_t task) const { return streaming && (kept == 0 || task % kept != 0); }
-
-  void note_bad(int64_t position) const {
-    int64_t lowest = first_bad.load(std::memory_order_relaxed);
-    while (position < lowest &&
-           !first_bad.compare_exchange_weak(lowest, position, std::memory_order_relaxed)) {
-    }
-  }
-};
 
 }  // namespace
 }  // namespace aclgrad::embedding

@@ -9,58 +9,24 @@
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/shared.cuh"
 #include "ops/layer_norm_backward/row_sums.cuh"
+#include "ops/layer_norm_backward/staged_rows.cuh"
 #include "ops/layer_norm_backward/task.cuh"
 
 namespace aclgrad::layer_norm_backward {
 
-// StagedRow::flags.
-inline constexpr uint32_t kPresent = 1, kHasNext = 2, kNearZero = 4, kExact = 8;
-
-// Rows that are worked at together: `stage_rows` of each of `groups` row blocks.
-struct Stage {
-  int64_t first;   // row of place 0
-  int64_t number;  // in the unit
-  int step;        // of its row blocks
-
-  // The one `count` further on.
-  __device__ Stage behind(const StagedPlan& plan, int count) const {
-    Stage out = *this;
-    for (int i = 0; i < count; ++i) {
-      ++out.number;
-      out.first += plan.stage_rows;
-      if (++out.step < static_cast<int>(kRowBlock) / plan.stage_rows) continue;
-      out.step = 0;
-      out.first += (plan.groups - 1) * kRowBlock;
-    }
-    return out;
-  }
-  __device__ int parity() const { return static_cast<int>(number & 1); }
-};
-
-// A block of threads and its shared memory.
+// A block of threads at work.
 template <class T, int kAccesses>
-class StagedBlock {
+class StagedBlock : public StagedRows {
  public:
   static constexpr int kCols = cuda::kAccess<T>;  // of one access
   static constexpr int kUnroll = kStaged.unroll[kAccesses <= 2 ? kAccesses - 1 : 2];
 
   __device__ StagedBlock(const Task& task, const StagedPlan& plan)
-      : task_(task),
-        plan_(plan),
-        cols_(static_cast<int>(task.cols)),
-        layout_(plan, cols_, sizeof(T)),
-        memory_(cuda::shared_memory()),
+      : StagedRows(task, plan, sizeof(T)),
         row_accesses_(cols_ / kCols),
         group_(kAccesses == 1 ? cuda::thread_index() / row_accesses_ : 0),
         first_access_(kAccesses == 1 ? cuda::thread_index() - group_ * row_accesses_
                                      : cuda::thread_index()) {}
-
-  // gamma as FP32, which both visits read; the first barrier is behind it.
-  __device__ void load_gamma() {
-    for (int col = cuda::thread_index(); col < cols_; col += cuda::thread_count()) {
-      gamma()[col] = task_.gamma_at(col);
-    }
-  }
 
   __device__ void run_unit(int64_t unit) {
     begin_ = unit * plan_.unit_rows;
@@ -81,7 +47,7 @@ class StagedBlock {
       __syncthreads();
       const Stage next = stage.behind(plan_, 1);
       read_statistics(next, statistics);
-      describe_rows(stage);
+      describe_rows<T>(stage);
       if (task_.dx != nullptr) {
         sum_rows(stage);
         __syncthreads();
@@ -89,7 +55,7 @@ class StagedBlock {
           join_rows(stage);
           __syncthreads();
         }
-        if (suspects()[stage.parity()] != 0) look_closer(stage);
+        if (suspects()[stage.parity()] != 0) look_closer<T>(stage);
         if (cuda::thread_index() == 0) suspects()[next.parity()] = 0;
       } else {
         __syncthreads();
@@ -109,40 +75,6 @@ class StagedBlock {
   }
 
  private:
-  // The row that stands in place `place` in `stage`; -1: none.
-  __device__ int64_t row_at(const Stage& stage, int place) const {
-    const int group = place / plan_.stage_rows;
-    const int64_t row =
-        stage.first + group * static_cast<int>(kRowBlock - plan_.stage_rows) + place;
-    return row < end_ ? row : -1;
-  }
-  __device__ T* slot_at(const Stage& stage, int place) const {
-    const int slot = plan_.slots == 1 ? 0 : stage.parity();
-    return reinterpret_cast<T*>(memory_) + (slot * plan_.rows() + place) * 2 * cols_;
-  }
-  __device__ float* gamma() const { return reinterpret_cast<float*>(memory_ + layout_.gamma); }
-  __device__ double* totals() const { return reinterpret_cast<double*>(memory_ + layout_.totals); }
-  __device__ float* exchange() const {
-    return reinterpret_cast<float*>(memory_ + layout_.exchange);
-  }
-  __device__ float* lane_sums(int place) const {
-    return reinterpret_cast<float*>(memory_ + layout_.lane_sums) +
-           place * static_cast<int>(chunks_of(cols_)) * kChunkSums;
-  }
-  __device__ StagedRow& row_of(int place) const {
-    return reinterpret_cast<StagedRow*>(memory_ + layout_.rows)[place];
-  }
-  // mean, rstd
-  __device__ float* statistics_of(const Stage& stage, int place) const {
-    return reinterpret_cast<float*>(memory_ + layout_.statistics) +
-           (stage.parity() * plan_.rows() + place) * 2;
-  }
-  __device__ float* maxima() const { return reinterpret_cast<float*>(memory_ + layout_.maxima); }
-  // One mark for each of two stages that follow each other.
-  __device__ int* suspects() const {
-    return reinterpret_cast<int*>(maxima() + SharedLayout::kMaxima - 2);
-  }
-
   // This thread's columns of a row begin here; -1: it has none there.
   __device__ int col_of(int access) const {
     const int number = first_access_ + access * cuda::thread_count();
@@ -158,7 +90,7 @@ class StagedBlock {
       if (row < 0) break;
       const T* const dy = static_cast<const T*>(task_.dy) + task_.dy_rows(row);
       const T* const x = static_cast<const T*>(task_.x) + task_.x_rows(row);
-      T* const to = slot_at(stage, place);
+      T* const to = slot_at<T>(stage, place);
       for (int access = 0; access < kAccesses; ++access) {
         const int col = col_of(access);
         if (col < 0) continue;
@@ -167,38 +99,6 @@ class StagedBlock {
       }
     }
     cuda::arrive();
-  }
-
-  // mean and rstd of the row of this thread, which come while the stage before is worked at.
-  __device__ void read_statistics(const Stage& stage, float (&statistics)[2]) const {
-    const int place = cuda::thread_index();
-    const int64_t row = place < plan_.rows() ? row_at(stage, place) : -1;
-    if (row < 0) return;
-    statistics[0] = task_.mean.at(row);
-    statistics[1] = task_.rstd.at(row);
-  }
-  __device__ void put_statistics(const Stage& stage, const float (&statistics)[2]) const {
-    const int place = cuda::thread_index();
-    if (place >= plan_.rows()) return;
-    statistics_of(stage, place)[0] = statistics[0];
-    statistics_of(stage, place)[1] = statistics[1];
-  }
-
-  // What the second visit asks about the rows, but for their means.
-  __device__ void describe_rows(const Stage& stage) const {
-    const int place = cuda::thread_index();
-    if (place >= plan_.rows()) return;
-    StagedRow& row = row_of(place);
-    const int64_t number = row_at(stage, place);
-    const float* const statistics = statistics_of(stage, place);
-    row.flags = number < 0 ? 0 : kPresent;
-    if (number < 0) return;
-    if (task_.want_dgamma && is_near_zero<T>(statistics[0], statistics[1])) row.flags |= kNearZero;
-    if (task_.dx != nullptr) row.dx = task_.dx_rows(number);
-    const int64_t next = row_at(stage.behind(plan_, plan_.slots), place);
-    row.dy_next = next < 0 ? -1 : task_.dy_rows(next);
-    row.x_next = next < 0 ? -1 : task_.x_rows(next);
-    if (next >= 0) row.flags |= kHasNext;
   }
 
   // First visit: a team takes a chunk of a row.
@@ -218,7 +118,7 @@ class StagedBlock {
       const int count = present ? (left < kChunk ? left : static_cast<int>(kChunk)) : 0;
       const float* const statistics = statistics_of(stage, present ? place : 0);
       const float mean = statistics[0];
-      const T* const dy_row = slot_at(stage, present ? place : 0) + begin;
+      const T* const dy_row = slot_at<T>(stage, present ? place : 0) + begin;
       const T* const x_row = dy_row + cols_;
       const float* const gamma_row = gamma() + begin;
       Chains chains;
@@ -268,48 +168,12 @@ class StagedBlock {
     // suspects() is asked behind the barrier that follows.
   }
 
-  // All threads look at the rows whose means are tiny, or no numbers.
-  __device__ void look_closer(const Stage& stage) const {
-    for (int place = 0; place < plan_.rows(); ++place) {
-      StagedRow& row = row_of(place);
-      const float mean = statistics_of(stage, place)[0];
-      const float rstd = statistics_of(stage, place)[1];
-      if (row_at(stage, place) < 0 || !is_suspect(row.mean_g, row.mean_gx, rstd)) continue;
-      const T* const dy_row = slot_at(stage, place);
-      const T* const x_row = dy_row + cols_;
-      Largest largest;
-      for (int col = cuda::thread_index(); col < cols_; col += cuda::thread_count()) {
-        largest.look(cuda::widen(dy_row[col]), cuda::widen(x_row[col]), gamma()[col], mean, rstd);
-      }
-      largest.join(cuda::kWarpLanes);
-      Largest* const of_warps = reinterpret_cast<Largest*>(maxima());
-      if (cuda::lane_index() == 0) of_warps[cuda::warp_index()] = largest;
-      __syncthreads();
-      for (int warp = 0; warp < cuda::warp_count(); ++warp) largest.take(of_warps[warp]);
-      if (cuda::thread_index() == 0 && largest.decides(row.mean_g, row.mean_gx, rstd)) {
-        const Sums exact =
-            exact_means(cols_, mean, rstd, [&](int64_t col, float& dy, float& x, float& factor) {
-              dy = cuda::widen(dy_row[col]);
-              x = cuda::widen(x_row[col]);
-              factor = gamma()[col];
-            });
-        row.flags |= kExact;
-        row.exact_g = exact.g;
-        row.exact_gx = exact.gx;
-      }
-      __syncthreads();
-    }
-  }
-
   // Second visit: down the columns of this thread.
   __device__ void write_rows(const Stage& stage) {
     const bool first = stage.step == 0;
 #pragma unroll
     for (int access = 0; access < kAccesses; ++access) {
-      if (first) {
-#pragma unroll
-        for (int i = 0; i < kCols; ++i) dgamma_[access][i] = dbeta_[access][i] = 0.0f;
-      }
+      if (first) chains_[access].clear();
       const int col = col_of(access);
       if (col < 0) continue;
       float factor[kCols];
@@ -323,17 +187,17 @@ class StagedBlock {
       for (int step = 0; step < plan_.stage_rows; ++step) {
         const int place = group_ * plan_.stage_rows + step;
         if ((row_of(place).flags & kPresent) == 0) break;
-        write_row(stage, place, col, factor, dgamma_[access], dbeta_[access]);
+        write_row(stage, place, col, factor, chains_[access]);
       }
     }
   }
 
   __device__ void write_row(const Stage& stage, int place, int col, const float (&factor)[kCols],
-                            float (&dgamma)[kCols], float (&dbeta)[kCols]) {
+                            ColumnChains<kCols>& chains) {
     const StagedRow& row = row_of(place);
     const float mean = statistics_of(stage, place)[0];
     const float rstd = statistics_of(stage, place)[1];
-    T* const dy_at = slot_at(stage, place) + col;
+    T* const dy_at = slot_at<T>(stage, place) + col;
     T* const x_at = dy_at + cols_;
     const auto dys = cuda::load_several<kCols>(dy_at);
     const auto xs = cuda::load_several<kCols>(x_at);
@@ -352,12 +216,12 @@ class StagedBlock {
       if ((flags & kNearZero) == 0) {
 #pragma unroll
         for (int i = 0; i < kCols; ++i) {
-          add_terms(dy[i], x[i], mean, rstd, false, dgamma[i], dbeta[i]);
+          add_terms(dy[i], x[i], mean, rstd, false, chains.dgamma[i], chains.dbeta[i]);
         }
       } else {
 #pragma unroll
         for (int i = 0; i < kCols; ++i) {
-          add_terms(dy[i], x[i], mean, rstd, true, dgamma[i], dbeta[i]);
+          add_terms(dy[i], x[i], mean, rstd, true, chains.dgamma[i], chains.dbeta[i]);
         }
       }
     }
@@ -409,31 +273,14 @@ class StagedBlock {
 #pragma unroll
     for (int access = 0; access < kAccesses; ++access) {
       const int col = col_of(access);
-      if (col < 0) continue;
-#pragma unroll
-      for (int i = 0; i < kCols; i += 4) {
-        using Four = cuda::Several<float, 4>;
-        const float* const gamma = dgamma_[access] + i;
-        const float* const beta = dbeta_[access] + i;
-        *reinterpret_cast<Four*>(to + col + i) = {gamma[0], gamma[1], gamma[2], gamma[3]};
-        *reinterpret_cast<Four*>(to + cols_ + col + i) = {beta[0], beta[1], beta[2], beta[3]};
-      }
+      if (col >= 0) chains_[access].put(to + col, to + cols_ + col);
     }
   }
   __device__ void add_own_chains(bool first) const {
 #pragma unroll
     for (int access = 0; access < kAccesses; ++access) {
       const int col = col_of(access);
-      if (col < 0) continue;
-      double* const gamma = totals() + col;
-      double* const beta = gamma + cols_;
-#pragma unroll
-      for (int i = 0; i < kCols; ++i) {
-        const auto new_gamma = static_cast<double>(dgamma_[access][i]);
-        const auto new_beta = static_cast<double>(dbeta_[access][i]);
-        gamma[i] = first ? new_gamma : gamma[i] + new_gamma;
-        beta[i] = first ? new_beta : beta[i] + new_beta;
-      }
+      if (col >= 0) chains_[access].add_to(totals() + col, totals() + cols_ + col, first);
     }
   }
   __device__ void leave_totals(int64_t unit) const {
@@ -444,17 +291,10 @@ class StagedBlock {
     }
   }
 
-  const Task& task_;
-  const StagedPlan& plan_;
-  const int cols_;
-  const SharedLayout layout_;
-  std::byte* const memory_;
   const int row_accesses_;
   const int group_;  // the row block of those that are taken together
   const int first_access_;
-  int64_t begin_ = 0, end_ = 0;  // rows of the unit
-  float dgamma_[kAccesses][kCols];
-  float dbeta_[kAccesses][kCols];
+  ColumnChains<kCols> chains_[kAccesses];
 };
 
 template <class T, int kAccesses>

@@ -2,7 +2,6 @@
 #include "runtime/cpu/stream.h"
 
 #include <pthread.h>
-#include <signal.h>
 
 #include <algorithm>
 #include <system_error>
@@ -36,28 +35,6 @@ void relax() {
   _mm_pause();
 #endif
 }
-
-// No signal of the program is handled on a worker.
-class SignalsBlocked {
- public:
-  SignalsBlocked() {
-    pthread_sigmask(SIG_SETMASK, nullptr, &saved_);
-    sigset_t blocked;
-    sigfillset(&blocked);
-    // What ends a process must find a thread that takes it, even when main has left by
-    // pthread_exit.
-    for (const int fatal : {SIGTERM, SIGINT, SIGQUIT, SIGHUP}) {
-      if (sigismember(&saved_, fatal) == 0) sigdelset(&blocked, fatal);
-    }
-    pthread_sigmask(SIG_SETMASK, &blocked, nullptr);
-  }
-  ~SignalsBlocked() { pthread_sigmask(SIG_SETMASK, &saved_, nullptr); }
-  SignalsBlocked(const SignalsBlocked&) = delete;
-  SignalsBlocked& operator=(const SignalsBlocked&) = delete;
-
- private:
-  sigset_t saved_;
-};
 
 }  // namespace
 
@@ -129,7 +106,6 @@ void CpuStream::note_end_of_work() noexcept {
 
 bool CpuStream::start_worker_locked() {
   try {
-    const SignalsBlocked blocked;
     stream_threads::start([self = shared_from_this()] { self->worker_loop(); });
     worker_ = Worker::kAwake;
     return true;
@@ -167,28 +143,14 @@ void CpuStream::run_queue(Lock& lock, uint64_t last) {
 }
 
 void CpuStream::complete(uint64_t sequence, TaskErrors& errors) noexcept {
-  if (errors.any()) [[unlikely]] {
-    try {
-      keep_error(sequence, make_data_error(errors.take()));
-    } catch (const std::bad_alloc&) {
-      lost_error_ = true;
-      has_errors_.store(true, std::memory_order_relaxed);
-    }
-  }
+  if (errors.any()) [[unlikely]]
+    errors_.keep(sequence, errors);
   completed_.store(sequence, std::memory_order_release);
   note_end_of_work();
   if (waiting_ > 0 && sequence >= wake_at_) {
     wake_at_ = UINT64_MAX;
     done_.notify_all();
   }
-}
-
-void CpuStream::keep_error(uint64_t sequence, std::shared_ptr<DataError> error) {
-  std::erase_if(errors_, [](const KeptError& kept) {
-    return kept.error->reported.load(std::memory_order_relaxed);
-  });
-  errors_.push_back({sequence, std::move(error)});
-  has_errors_.store(true, std::memory_order_relaxed);
 }
 
 bool CpuStream::spin(uint64_t sequence) const {
@@ -357,41 +319,21 @@ void CpuStream::await_running(const Deadline& deadline) {
 }
 
 DataErrorList CpuStream::take_errors(uint64_t sequence) {
-  DataErrorList taken;
-  if (!may_have_errors()) return taken;
+  if (!errors_.any()) return {};
   const Lock lock(mutex_);
-  if (lost_error_) {  // first, because it needs memory
-    taken.push_back(
-        {0, make_data_error("a task found an error in its data; no memory for its text")});
-    lost_error_ = false;
-  }
-  const auto end = std::find_if(errors_.begin(), errors_.end(),
-                                [&](const KeptError& kept) { return kept.sequence > sequence; });
-  taken.splice(taken.end(), errors_, errors_.begin(), end);
-  if (errors_.empty()) has_errors_.store(false, std::memory_order_relaxed);
-  return taken;
+  return errors_.take(sequence);
 }
 
 DataErrorList CpuStream::copy_errors(uint64_t sequence) {
-  DataErrorList copies;
-  if (!may_have_errors()) return copies;
+  if (!errors_.any()) return {};
   const Lock lock(mutex_);
-  for (const KeptError& kept : errors_) {
-    const bool reported = kept.error->reported.load(std::memory_order_relaxed);
-    if (kept.sequence <= sequence && !reported) copies.push_back(kept);
-  }
-  return copies;
+  return errors_.copy(sequence);
 }
 
 void CpuStream::adopt_errors(DataErrorList errors) noexcept {
   if (errors.empty()) return;
   const Lock lock(mutex_);
-  const uint64_t running = completed_.load(std::memory_order_relaxed) + 1;
-  try {
-    for (KeptError& kept : errors) keep_error(running, std::move(kept.error));
-  } catch (const std::bad_alloc&) {
-    // The stream that found the error still reports it.
-  }
+  errors_.adopt(completed_.load(std::memory_order_relaxed) + 1, std::move(errors));
 }
 
 }  // namespace aclgrad

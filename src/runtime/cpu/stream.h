@@ -38,9 +38,7 @@ class CpuStream final : public Stream, public std::enable_shared_from_this<CpuSt
   void interrupt() override;
   void await_running(const Deadline& deadline) override;
   uint64_t oldest_ticket() override { return oldest_ticket_.load(std::memory_order_acquire); }
-  bool may_have_errors() const noexcept override {
-    return has_errors_.load(std::memory_order_relaxed);
-  }
+  bool may_have_errors() const noexcept override { return errors_.any(); }
   DataErrorList take_errors(uint64_t sequence) override;
   DataErrorList copy_errors(uint64_t sequence) override;
   void adopt_errors(DataErrorList errors) noexcept override;
@@ -52,7 +50,6 @@ class CpuStream final : public Stream, public std::enable_shared_from_this<CpuSt
   // All of these with mutex_ held; run_queue releases it around each piece of work.
   void run_queue(Lock& lock, uint64_t last);
   void complete(uint64_t sequence, TaskErrors& errors) noexcept;
-  void keep_error(uint64_t sequence, std::shared_ptr<DataError> error);
   bool wait_once(Lock& lock, uint64_t sequence, const Deadline& deadline);
   void drop_queue();
   void hurry_locked();
@@ -83,10 +80,7 @@ class CpuStream final : public Stream, public std::enable_shared_from_this<CpuSt
   Worker worker_ = Worker::kNone;
   uint32_t waiting_ = 0;
   uint64_t wake_at_ = UINT64_MAX;  // the smallest sequence that a waiting thread waits for
-  // Ascending sequences. The flag spares a clean synchronise the lock.
-  DataErrorList errors_;
-  std::atomic<bool> has_errors_{false};
-  bool lost_error_ = false;  // there was no memory for an error's text
+  StreamErrors errors_;
   // Read without the lock by every thread that frees memory: a thread that synchronises would
   // otherwise wait for those. Written under mutex_, after the work's last access to memory.
   alignas(64) std::atomic<uint64_t> oldest_ticket_{UINT64_MAX};

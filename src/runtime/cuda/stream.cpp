@@ -184,13 +184,7 @@ bool CudaStream::look_after(uint64_t last) {
     }
     lock.lock();
     if (state == Point::State::kAhead) break;
-    if (entry->errors.any() && !entry->refused) {
-      try {
-        keep_error(sequence, make_data_error(entry->errors.take()));
-      } catch (const std::bad_alloc&) {
-        lost_error_ = true;
-      }
-    }
+    if (entry->errors.any() && !entry->refused) errors_.keep(sequence, entry->errors);
     entries_.pop_front();
     completed_.store(sequence, std::memory_order_release);
     changed_.notify_all();
@@ -288,45 +282,20 @@ uint64_t CudaStream::oldest_ticket() {
   return oldest;
 }
 
-void CudaStream::keep_error(uint64_t sequence, std::shared_ptr<DataError> error) {
-  std::erase_if(errors_, [](const KeptError& kept) {
-    return kept.error->reported.load(std::memory_order_relaxed);
-  });
-  errors_.push_back({sequence, std::move(error)});
-}
-
 DataErrorList CudaStream::take_errors(uint64_t sequence) {
-  DataErrorList taken;
   const std::lock_guard lock(mutex_);
-  if (lost_error_) {
-    taken.push_back(
-        {0, make_data_error("a task found an error in its data; no memory for its text")});
-    lost_error_ = false;
-  }
-  const auto end = std::find_if(errors_.begin(), errors_.end(),
-                                [&](const KeptError& kept) { return kept.sequence > sequence; });
-  taken.splice(taken.end(), errors_, errors_.begin(), end);
-  return taken;
+  return errors_.take(sequence);
 }
 
 DataErrorList CudaStream::copy_errors(uint64_t sequence) {
-  DataErrorList copies;
   const std::lock_guard lock(mutex_);
-  for (const KeptError& kept : errors_) {
-    const bool reported = kept.error->reported.load(std::memory_order_relaxed);
-    if (kept.sequence <= sequence && !reported) copies.push_back(kept);
-  }
-  return copies;
+  return errors_.copy(sequence);
 }
 
 void CudaStream::adopt_errors(DataErrorList errors) noexcept {
   if (errors.empty()) return;
   const std::lock_guard lock(mutex_);
-  try {
-    for (KeptError& kept : errors) keep_error(looked_at_, std::move(kept.error));
-  } catch (const std::bad_alloc&) {
-    // The stream that found the error still reports it.
-  }
+  errors_.adopt(looked_at_, std::move(errors));
 }
 
 }  // namespace aclgrad::cuda

@@ -143,7 +143,6 @@ class CudaStream final : public Stream, private DeviceQueue {
   // Up to work `last`.
   bool look_after(uint64_t last);
   void retire(Entry& entry, bool failed) noexcept;
-  void keep_error(uint64_t sequence, std::shared_ptr<DataError> error);
   // With mutex_ held: the point behind work `sequence`, null when it is complete.
   std::shared_ptr<Point> point_of(uint64_t sequence) const;
 
@@ -164,8 +163,7 @@ class CudaStream final : public Stream, private DeviceQueue {
   std::atomic<uint64_t> completed_{0};          // written under mutex_
   bool looking_ = false;                        // some thread looks after entries
   uint64_t looked_at_ = 0;                      // the sequence it is at
-  DataErrorList errors_;                        // ascending sequences
-  bool lost_error_ = false;                     // there was no memory for an error's text
+  StreamErrors errors_;
 };
 
 }  // namespace aclgrad::cuda

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The C boundary: copies and fills, at once or on a stream.
 #include <memory>
-#include <utility>
 
 #include "acl/acl.h"
 #include "base/status.h"

@@ -50,7 +50,7 @@ class TaskErrors final : public DataErrors {
 // The errors of one stream, sequences ascending: under the stream's lock, all but any().
 class StreamErrors {
  public:
-  // May have some, which a synchronise that finds none need not wait for the lock to see.
+  // False: there are none. It spares a clean synchronise the lock.
   bool any() const noexcept { return any_.load(std::memory_order_relaxed); }
   void keep(uint64_t sequence, TaskErrors& errors) noexcept;
   // Those of another stream. Where there is no memory for them that stream still reports them.

@@ -19,8 +19,8 @@ void start(std::function<void()> run);
 void join_ended() noexcept;
 
 // For the end of the process: waits until the functions of all have returned, or until the
-// deadline; then as join_ended(). Nobody would join a thread that starts later, so none does: a
-// static destructor that waits for a stream with abandoned work asks for one.
+// deadline; then as join_ended(). Nobody would join a thread that starts later, so none does
+// (aclrtSynchronizeDevice() in a static destructor hurries streams whose work was abandoned).
 void join_all(const Deadline& deadline) noexcept;
 
 }  // namespace aclgrad::stream_threads

@@ -10,7 +10,6 @@
 
 #include "kernels/cpu/rows.h"
 #include "ops/embedding/problem.h"
-#include "ops/embedding/tree.h"
 
 namespace aclgrad::embedding {
 
@@ -33,7 +32,7 @@ struct Job {
   int64_t row_bytes;  // of table and y
   int64_t ahead;      // rows
   bool streaming;     // y does not fit the cache
-  int64_t kept;       // kept_every()
+  int64_t kept;       // every so-manieth task does not stream; 0: none
   bool follows;       // its rows follow each other and are not whole lines
   RowOffsets table_rows, y_rows, places;
   std::atomic<int64_t>& first_bad;  // position, or kNoPosition

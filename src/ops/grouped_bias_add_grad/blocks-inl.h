@@ -43,11 +43,11 @@ struct Block {
   int64_t fold = 1;                 // rows of a wide row
 };
 
-// Groups of one block whose sums are in registers while a chain is read from end to end: small
-// ones, and where there are registers enough and cores take prefetches FP32 ones of several chains
-// (two cores of Zen 5, time beside that of sums in L1: 800000x100-g2000 0.79, x128 0.77, 500000x200
-// 0.87, [30000, 40, 100] 0.80; 300 columns level, [60000, 16, 100] 1.06, [25000, 16, 256] 1.16, 16
-// bits 0.98).
+// Groups of one block, if they do not go in tiles (tiles-inl.h), whose sums are in registers while
+// a chain is read from end to end: small ones, and where there are registers enough and cores take
+// prefetches FP32 ones of several chains (two cores of Zen 5, time beside that of sums in L1:
+// 800000x100-g2000 0.79, x128 0.77, 500000x200 0.87, [30000, 40, 100] 0.80; 300 columns level,
+// [60000, 16, 100] 1.06, [25000, 16, 256] 1.16, 16 bits 0.98).
 template <class T>
 constexpr int64_t kMostVectors = kParts == 1 && sizeof(T) == sizeof(float) ? 16 : 4;
 template <class T>

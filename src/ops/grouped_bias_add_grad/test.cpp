@@ -101,6 +101,26 @@ TEST(GroupedBiasAddGrad, GroupsOfSeveralBlocksHaveTheSameBitsFromOneTaskAndFromS
   }
 }
 
+// Two threads, too, have work enough to take whole rows. Groups of one block, and behind them one
+// of three, which no task has to itself.
+TEST(GroupedBiasAddGrad, ManyGroupsOfLongRowsHaveTheSameBitsFromOneThreadAndFromSeveral) {
+  if (aclgrad_has_device_queues()) GTEST_SKIP() << "of the CPU's threads";
+  Numbers ends;
+  for (int again = 0; again < 30; ++again) {
+    for (const int64_t end : {256, 512}) ends.push_back(end);
+    ends.push_back(256);  // below the one before it: no rows
+    ends.push_back(512);
+  }
+  ends.push_back(0);
+  ends.push_back(517);
+  for (const Arrangement in : {Arrangement::kContiguous, Arrangement::kReversedRows}) {
+    Options options;
+    options.in = in;
+    Problem problem(517, 4111, ends, options);
+    expect_same_bits_of({1, 2, 8}, problem, kDataError);
+  }
+}
+
 TEST(GroupedBiasAddGrad, BothVersionsBothTypesBothIndexDtypes) {
   const Numbers sizes = {3, 0, 40, 7, 300};
   for (const aclDataType index : {ACL_INT32, ACL_INT64}) {
@@ -188,10 +208,10 @@ TEST(GroupedBiasAddGrad, NanInfSubnormalsAndSignedZerosFlowAsTheFormulaHasThem) 
   const double inf = std::numeric_limits<double>::infinity();
   const double nan = std::numeric_limits<double>::quiet_NaN();
   for (const aclDataType dtype : kFloats) {
-    for (const int64_t cols : {3, 40, 300}) {
+    for (const int64_t cols : {3, 40, 240, 300}) {
       for (const auto& special :
            std::vector<std::vector<double>>{{inf}, {-inf}, {nan}, {inf, inf}, {inf, -inf}}) {
-        Problem problem(80, cols, {20, 70, 80}, in_dtype(dtype));
+        Problem problem(100, cols, {20, 90, 100}, in_dtype(dtype));
         std::vector<double> values = problem.dy.values();
         for (size_t i = 0; i < special.size(); ++i) {
           values[static_cast<size_t>(cols) * (30 + 17 * i) + 1] = special[i];
@@ -200,10 +220,12 @@ TEST(GroupedBiasAddGrad, NanInfSubnormalsAndSignedZerosFlowAsTheFormulaHasThem) 
         problem.run_and_check();
       }
     }
-    Problem zeros(60, 300, {5, 25, 60}, in_dtype(dtype));
-    zeros.dy.fill_constant(-0.0);
-    zeros.run_and_check();
-    for (const double value : zeros.out.values()) EXPECT_FALSE(std::signbit(value));
+    for (const int64_t cols : {240, 300}) {
+      Problem zeros(160, cols, {5, 25, 60, 160}, in_dtype(dtype));
+      zeros.dy.fill_constant(-0.0);
+      zeros.run_and_check();
+      for (const double value : zeros.out.values()) EXPECT_FALSE(std::signbit(value));
+    }
   }
   Problem tiny(600, 40, {300, 600}, Options());
   tiny.dy.fill_uniform(3, -0x1p-149, 0x1p-135);

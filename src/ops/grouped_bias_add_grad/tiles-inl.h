@@ -10,6 +10,7 @@
 #endif
 
 #include <algorithm>
+#include <iterator>
 
 #include "base/checked.h"
 #include "kernels/cpu/constants-inl.h"
@@ -21,6 +22,7 @@
 #include "ops/grouped_bias_add_grad/blocks-inl.h"
 #include "ops/grouped_bias_add_grad/chains-inl.h"
 #include "ops/grouped_bias_add_grad/job.h"
+#include "ops/grouped_bias_add_grad/tree.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace aclgrad::grouped_bias_add_grad {
@@ -29,36 +31,36 @@ namespace {
 
 using namespace aclgrad::HWY_NAMESPACE;
 
-// Vectors of a tile, of which there may be several in a row: the other registers hold what is added
-// to the totals.
-constexpr int64_t kLeastTileVectors = 13;
+// Vectors of a tile: short rows are one, long ones several, which differ by a vector at most. The
+// other registers hold what is added to the totals.
+constexpr int64_t kTileVectors[] = {13, 14, 15, 16, 20, 21, 22, 23, 24};
 constexpr int64_t kMostTileVectors = 24;
 constexpr int64_t kMostTile = kMostTileVectors * kVector;
+constexpr int64_t kLeastShort = 12 * kVector + 1, kMostShort = 16 * kVector;
+static_assert(kLongRow * kMostTile / (kLongRow + kMostTile) >= 20 * kVector,
+              "n vectors in ceil(n / 24) tiles make more than 24 n / (n + 24) each");
 
 // Whether columns of FP32 groups are read so: where registers are enough, the hardware follows the
-// stride of each load instruction, and groups have rows enough (fewer 0.95 to 1.15 times the time).
+// stride of each load instruction, and groups have rows enough (of 20 to 64 long ones 1.03 to 1.28
+// times the time).
 //
-// Long rows whose FP64 totals do not fit L1, and all of them where one thread reads. A core of Zen
-// 5 reads 40 to 41 GB/s so, as much as from end to end, and line by line down sixteen rows
+// Long rows whose FP64 totals do not fit L1, and, where one thread reads, all long ones. A core of
+// Zen 5 reads 40 to 41 GB/s so, as much as from end to end, and line by line down sixteen rows
 // (down_rows-inl.h) 39, 36 where the totals do not fit. Two cores by the faster pace of their
 // memory, time beside that: 13000x7168-g32 0.89 to 0.92, 32768x2880-g32 0.93 to 0.95; by the slower
 // one, for which sixteen rows beside each other are best, 1.02 and 1.04; one thread 0.89, 0.91.
 //
-// Rows of 13 to 16 vectors beside sums in registers row by row: 400000x256-g1000 0.88 to 0.92, one
-// thread 0.86, 500000x200-g1000 0.91. Others beside sums in L1: 0.94 (1500 columns) to 1.07 (512,
-// 1024), groups that are folded 1.02 to 1.06.
+// Short rows, of 193 to 256 columns, beside sums in registers row by row: 400000x256-g1000 0.88 to
+// 0.92, one thread 0.86, 500000x200-g1000 0.91. Others beside sums in L1: 100 to 250 rows of 300 to
+// 1500 columns 0.94 to 1.07; groups that are folded 1.02 to 1.06.
 template <class T>
 bool goes_in_tiles(int64_t rows, int64_t cols) {
-  constexpr int64_t kLeastRows = 192, kLeastRowsOfTile = 64;
+  constexpr int64_t kLeastShortRows = 64, kLeastLongRows = 192;
   constexpr int64_t kTotalsInL1 = 4096;
-  constexpr int64_t kMostWhole = 256;
-  // The tiles of a long row, which are alike, are as wide.
-  static_assert(kLongRow * kMostTile / (kLongRow + kMostTile) >= kLeastTileVectors * kVector);
   if (kParts > 1 || sizeof(T) != sizeof(float) || !kTakesPrefetches) return false;
-  if (cols <= kMostWhole) {
-    return rows >= kLeastRowsOfTile && cols > (kLeastTileVectors - 1) * kVector;
-  }
-  return rows >= kLeastRows && cols >= kLongRow && (cols > kTotalsInL1 || aclgrad_threads() == 1);
+  if (cols <= kMostShort) return cols >= kLeastShort && rows >= kLeastShortRows;
+  return rows >= kLeastLongRows && cols >= kLongRow &&
+         (cols > kTotalsInL1 || aclgrad_threads() == 1);
 }
 
 // Adds kVectors vectors of columns of `rows` rows, `stride` elements apart, to `totals`, which are
@@ -67,8 +69,8 @@ bool goes_in_tiles(int64_t rows, int64_t cols) {
 //
 // The sums of a chain wait in L1, and while the next one's rows are loaded they are added to the
 // totals, as many with each row as with the next: where that is done at once no line is asked for
-// meanwhile (a core of Zen 5: 38 GB/s). The loop over rows is not unrolled, so that the rows are
-// one stride for each load instruction; nothing else branches in it (34 GB/s).
+// meanwhile (a core of Zen 5: 38 GB/s). The loop over rows must not be unrolled: then the rows
+// are one stride for each load instruction. Nothing else may branch in it (34 GB/s).
 template <size_t kVectors>
 HWY_INLINE void add_tile(const float* row, int64_t stride, int64_t rows, int64_t last,
                          double* totals) {
@@ -114,8 +116,8 @@ template <class T>
 void sum_tile_of(const Job& job, const Block<T>& block, int64_t begin, int64_t end) {
   const int64_t cols = end - begin;
   alignas(64) double totals[kMostTile] = {};
-  for_constants<kMostTileVectors + 1 - kLeastTileVectors>([&](auto more) HWY_ATTR {
-    constexpr auto kVectors = static_cast<size_t>(kLeastTileVectors) + more;
+  for_constants<std::size(kTileVectors)>([&](auto i) HWY_ATTR {
+    constexpr auto kVectors = static_cast<size_t>(kTileVectors[i]);
     if (ceil_div(cols, kVector) == static_cast<int64_t>(kVectors)) {
       add_tile<kVectors>(block.first + begin, job.problem.row_stride(), block.rows, cols - kVector,
                          totals);

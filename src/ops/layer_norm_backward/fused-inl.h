@@ -20,6 +20,7 @@
 #include "ops/layer_norm_backward/columns-inl.h"
 #include "ops/layer_norm_backward/first_visit-inl.h"
 #include "ops/layer_norm_backward/job.h"
+#include "ops/layer_norm_backward/row_lanes-inl.h"
 #include "ops/layer_norm_backward/row_sums-inl.h"
 #include "ops/layer_norm_backward/second_visit-inl.h"
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The first visit of rows of up to kChainColumns columns: their sums lane by lane, the lanes of
-// several rows joined at once.
+// The lanes of the first visit's sums, of several rows of up to kChainColumns columns at once, and
+// the means that they give.
 
 #if defined(ACLGRAD_OPS_LAYER_NORM_BACKWARD_ROW_LANES_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef ACLGRAD_OPS_LAYER_NORM_BACKWARD_ROW_LANES_INL_H_

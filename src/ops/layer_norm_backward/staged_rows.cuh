@@ -67,6 +67,7 @@ struct ColumnChains {
   }
 };
 
+// A block of threads and its shared memory.
 class StagedRows {
  public:
   __device__ StagedRows(const Task& task, const StagedPlan& plan, int element_bytes)

@@ -143,8 +143,9 @@ void CpuStream::run_queue(Lock& lock, uint64_t last) {
 }
 
 void CpuStream::complete(uint64_t sequence, TaskErrors& errors) noexcept {
-  if (errors.any()) [[unlikely]]
+  if (errors.any()) [[unlikely]] {
     errors_.keep(sequence, errors);
+  }
   completed_.store(sequence, std::memory_order_release);
   note_end_of_work();
   if (waiting_ > 0 && sequence >= wake_at_) {

@@ -118,6 +118,7 @@ Visiting visiting_of(const Job& job) {
                cols * size % static_cast<int64_t>(kLineBytes) != 0 && fits(1);
   out.reads_whole = reads_whole<T>(static_cast<size_t>(cols)) && !job.gathered &&
                     follow(job.places.dy) && follow(job.places.x);
+  const bool twice = asks_twice<T>(job, out.staged);
   out.turns = turns_of<T>(job, out.staged);
   out.group_rows = out.turns == Turns::kOfRounds ? int64_t{kFusedRows} : group_rows_of(row_bytes);
   // FP32 rows that are staged lose (32768x769: 10.8 -> 12.0 ms).
@@ -136,7 +137,7 @@ Visiting visiting_of(const Job& job) {
   const bool in_l1 = out.group_rows * row_bytes <= kPartOfL1;
   bool asks = has_equal_distances(job) && !finds_rows<T>(cols);
   if (!kDropsPrefetches) {
-    out.ahead.twice = sizeof(T) == 2 && out.group_rows < kRowBlock && in_l1;
+    out.ahead.twice = twice || (sizeof(T) == 2 && out.group_rows < kRowBlock && in_l1);
   } else if (out.one_by_one) {
     // A small L2 loses a part of long rows before they are visited: those of FP32 are asked for
     // late, to come to L1, 16-bit ones not at all, which the hardware finds as early (two cores of

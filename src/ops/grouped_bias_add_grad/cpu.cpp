@@ -166,7 +166,7 @@ void sum_blocks(const Job& job, const Block<T>& group, const Span& span, bool wh
     return;
   }
   alignas(64) double so_far[kMostPanel];
-  if constexpr (kParts == 1 && sizeof(T) == sizeof(float)) {
+  if constexpr (kHasTiles<T>) {
     if (goes_in_tiles<T>(span.rows, end - begin)) {
       return each_tile(begin, end, [&](int64_t col, int64_t next) {
         for (int64_t index = number; index < stop; ++index) {

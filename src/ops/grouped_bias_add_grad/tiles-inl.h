@@ -40,6 +40,10 @@ constexpr int64_t kLeastShort = 12 * kVector + 1, kMostShort = 16 * kVector;
 static_assert(kLongRow * kMostTile / (kLongRow + kMostTile) >= 20 * kVector,
               "n vectors in ceil(n / 24) tiles make more than 24 n / (n + 24) each");
 
+// Where registers are enough.
+template <class T>
+constexpr bool kHasTiles = kParts == 1 && sizeof(T) == sizeof(float);
+
 // Whether columns of FP32 groups are read so: where registers are enough, the hardware follows the
 // stride of each load instruction, and groups have rows enough (of 20 to 64 long ones 1.03 to 1.28
 // times the time).
@@ -57,7 +61,7 @@ template <class T>
 bool goes_in_tiles(int64_t rows, int64_t cols) {
   constexpr int64_t kLeastShortRows = 64, kLeastLongRows = 192;
   constexpr int64_t kTotalsInL1 = 4096;
-  if (kParts > 1 || sizeof(T) != sizeof(float) || !kTakesPrefetches) return false;
+  if (!kHasTiles<T> || !kTakesPrefetches) return false;
   if (cols <= kMostShort) return cols >= kLeastShort && rows >= kLeastShortRows;
   return rows >= kLeastLongRows && cols >= kLongRow &&
          (cols > kTotalsInL1 || aclgrad_threads() == 1);

@@ -15,6 +15,7 @@
 #include "kernels/cpu/sums-inl.h"
 #include "ops/layer_norm_backward/columns-inl.h"
 #include "ops/layer_norm_backward/job.h"
+#include "ops/layer_norm_backward/slab_totals.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace aclgrad::layer_norm_backward {
@@ -87,27 +88,35 @@ HWY_NOINLINE void write_chains(const Job& job, int64_t begin, int64_t end, const
   if (problem.want_dbeta) write(problem.dbeta, job.at.dbeta, chain + kLanes);
 }
 
-// dgamma and dbeta of columns [begin, end) from all slabs, in the slabs' order.
-template <class T>
-void finish_columns(const Job& job, int64_t begin, int64_t end) {
-  if (job.plan.slabs == 1) {
-    return write_column_sums<T>(job, begin, end, job.slab_totals(0) + begin, job.padded_cols);
-  }
-  alignas(64) double totals[2 * kFinishColumns];
+// Adds `count` numbers, a multiple of kLanes, to others.
+HWY_INLINE void add_numbers(double* to, const double* from, int64_t count) {
   const TagF64 d64;
-  const auto count = static_cast<size_t>(round_up(end - begin, static_cast<int64_t>(kStrip<T>)));
-  for (double* half : {totals, totals + kFinishColumns}) std::fill_n(half, count, 0.0);
-  for (int64_t s = 0; s < job.plan.slabs; ++s) {
-    for (size_t half = 0; half < 2; ++half) {
-      const double* from =
-          job.slab_totals(s) + static_cast<int64_t>(half) * job.padded_cols + begin;
-      double* to = totals + half * kFinishColumns;
-      for (size_t i = 0; i < count; i += kWideLanes) {
-        hn::Store(hn::Add(hn::Load(d64, to + i), hn::LoadU(d64, from + i)), d64, to + i);
-      }
-    }
+  for (int64_t i = 0; i < count; i += static_cast<int64_t>(kWideLanes)) {
+    hn::StoreU(hn::Add(hn::LoadU(d64, to + i), hn::LoadU(d64, from + i)), d64, to + i);
   }
-  write_column_sums<T>(job, begin, end, totals, kFinishColumns);
+}
+
+// A slab's totals, dgamma and dbeta, to the sum of those before it.
+HWY_NOINLINE void add_totals(const Job& job, double* sum, const double* totals) {
+  add_numbers(sum, totals, 2 * job.padded_cols);
+}
+
+// dgamma and dbeta of columns [begin, end) from all slabs, of which there may be none, in their
+// order.
+template <class T>
+void finish_columns(const Job& job, const SlabTotals& slabs, int64_t begin, int64_t end) {
+  if (slabs.sum() != nullptr && slabs.joined() == job.plan.slabs) {
+    return write_column_sums<T>(job, begin, end, slabs.sum() + begin, job.padded_cols);
+  }
+  alignas(64) double sums[2 * kFinishColumns] = {};
+  const int64_t count = round_up(end - begin, static_cast<int64_t>(kStrip<T>));
+  const auto add = [&](const double* totals) HWY_ATTR {
+    add_numbers(sums, totals + begin, count);
+    add_numbers(sums + kFinishColumns, totals + job.padded_cols + begin, count);
+  };
+  if (slabs.sum() != nullptr) add(slabs.sum());
+  for (int64_t slab = slabs.joined(); slab < job.plan.slabs; ++slab) add(slabs.totals(slab));
+  write_column_sums<T>(job, begin, end, sums, kFinishColumns);
 }
 
 }  // namespace

@@ -7,8 +7,8 @@
 // (wide-inl.h).
 #include <algorithm>
 #include <cstddef>
+#include <cstdlib>
 #include <memory>
-#include <new>
 
 #include "kernels/cpu/cache.h"
 #include "kernels/cpu/lane_count.h"
@@ -16,6 +16,7 @@
 #include "kernels/cpu/prefetch.h"
 #include "kernels/cpu/rows.h"
 #include "ops/layer_norm_backward/job.h"
+#include "ops/layer_norm_backward/slab_totals.h"
 #include "ops/layer_norm_backward/tree.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -64,12 +65,19 @@ inline bool takes_blocks_one_by_one(int64_t row_bytes) {
          kRowBlock * row_bytes <= kPartOfL3;
 }
 
-// Memory of the calling thread for `count` floats, kept for its next call; null when there is none.
+// Memory of the calling thread for `count` floats that begin a line, kept for its next call; null
+// when there is none. (Chains across lines: two cores of Zen 5, bf16 32768x768 1.1 to 1.15 times
+// the time, 8192x4096 1.1.)
 float* thread_scratch(int64_t count) {
-  thread_local std::unique_ptr<float[]> memory;
+  struct Free {
+    void operator()(float* memory) const { std::free(memory); }
+  };
+  thread_local std::unique_ptr<float, Free> memory;
   thread_local int64_t size = 0;
   if (size < count) {
-    memory.reset(new (std::nothrow) float[static_cast<size_t>(count)]);
+    const int64_t bytes = round_up(count * static_cast<int64_t>(sizeof(float)),
+                                   static_cast<int64_t>(kLineBytes));
+    memory.reset(static_cast<float*>(std::aligned_alloc(kLineBytes, static_cast<size_t>(bytes))));
     size = memory == nullptr ? 0 : count;
   }
   return memory.get();
@@ -162,10 +170,10 @@ Visiting visiting_of(const Job& job) {
 
 // Calls visit(row, count, group) for the groups of a slab.
 template <class Visit>
-HWY_INLINE void each_group(const Job& job, const Visiting& visiting, int64_t slab, Visit&& visit) {
+HWY_INLINE void each_group(const Job& job, const Visiting& visiting, int64_t slab, double* totals,
+                           Visit&& visit) {
   const int64_t begin = slab * job.plan.slab_rows;
   const int64_t end = std::min(begin + job.plan.slab_rows, job.problem.rows);
-  double* const totals = job.columns && !job.one_block ? job.slab_totals(slab) : nullptr;
   for (int64_t block = begin; block < end; block += kRowBlock) {
     const int64_t block_end = std::min(block + kRowBlock, end);
     for (int64_t row = block; row < block_end; row += visiting.group_rows) {
@@ -193,9 +201,10 @@ HWY_INLINE void enter_rows(const Job& job, const Visiting& visiting, int64_t row
 
 // A slab whose groups come one after the other.
 template <class T>
-void visit_groups(const Job& job, const Visiting& visiting, int64_t slab, DxWay<T>* way) {
+void visit_groups(const Job& job, const Visiting& visiting, int64_t slab, double* totals,
+                  DxWay<T>* way) {
   Rows<T> rows;
-  each_group(job, visiting, slab,
+  each_group(job, visiting, slab, totals,
              [&](int64_t row, int64_t count, const Group& group) ACLGRAD_INLINED {
                enter_rows(job, visiting, row, count, rows);
                if (job.problem.want_dx) find_means(job, rows);
@@ -205,12 +214,13 @@ void visit_groups(const Job& job, const Visiting& visiting, int64_t slab, DxWay<
 
 // A slab whose groups take turns with their neighbours.
 template <class T>
-void visit_groups_by_turns(const Job& job, const Visiting& visiting, int64_t slab, DxWay<T>* way) {
+void visit_groups_by_turns(const Job& job, const Visiting& visiting, int64_t slab, double* totals,
+                           DxWay<T>* way) {
   Rows<T> rows[2];
   Group groups[2];
   int here = 0;
   bool waits = false;  // the other group has its means, but not its second visit
-  each_group(job, visiting, slab,
+  each_group(job, visiting, slab, totals,
              [&](int64_t row, int64_t count, const Group& group) ACLGRAD_INLINED {
                const int other = 1 - here;
                groups[here] = group;
@@ -227,19 +237,43 @@ void visit_groups_by_turns(const Job& job, const Visiting& visiting, int64_t sla
   if (waits) write_rows_alone(job, rows[1 - here], groups[1 - here], way);
 }
 
-// One slab: all columns of its rows; its totals of dgamma and dbeta go to its region.
+// One slab: all columns of its rows. `totals`: where those of dgamma and dbeta go (Group).
 template <class T>
-void slab(const Job& job, int64_t index) {
+void slab(const Job& job, int64_t index, double* totals) {
   const Visiting visiting = visiting_of<T>(job);
   DxWay<T> way;
   DxWay<T>* const taken = visiting.staged ? &way : nullptr;
   if (!kHasTurns || visiting.turns == Turns::kNone) {
-    visit_groups<T>(job, visiting, index, taken);
+    visit_groups<T>(job, visiting, index, totals, taken);
   } else if constexpr (kHasTurns) {
-    visit_groups_by_turns<T>(job, visiting, index, taken);
+    visit_groups_by_turns<T>(job, visiting, index, totals, taken);
   }
   way.flush();
   if (job.streaming) hwy::FlushStream();
+}
+
+// All slabs, and the sum of their totals.
+template <class T>
+void sum_slabs(const Job& job) {
+  const int64_t count = job.plan.slabs;
+  SlabTotals slabs(job.slab_totals(0), count, 2 * job.padded_cols);
+  parallel_blocks(count, [&](int64_t block) {
+    const int64_t index = slabs.slab_of(block, job.plan.slab_rows);
+    double* const totals = slabs.take(index);
+    slab<T>(job, index, totals);
+    slabs.leave(index, totals,
+                [&](double* sum, const double* more) { add_totals(job, sum, more); });
+  });
+  const auto finish = [&](int64_t index) {
+    const int64_t begin = index * kFinishColumns;
+    finish_columns<T>(job, slabs, begin, std::min(begin + kFinishColumns, job.problem.cols));
+  };
+  const int64_t blocks = ceil_div(job.problem.cols, kFinishColumns);
+  if (count == 1) {
+    for (int64_t i = 0; i < blocks; ++i) finish(i);
+  } else {
+    parallel_blocks(blocks, finish);
+  }
 }
 
 // gamma of columns [begin, end) as FP32 in strip order, zeros behind it to the end of the strip.
@@ -272,18 +306,8 @@ void run(const Job& job) {
     });
   }
   if (plan.wide) return run_wide<T>(job);
-  parallel_blocks(plan.slabs, [&](int64_t index) { slab<T>(job, index); });
-  if (!job.columns || job.one_block) return;
-  const auto finish = [&](int64_t index) {
-    const int64_t begin = index * kFinishColumns;
-    finish_columns<T>(job, begin, std::min(begin + kFinishColumns, job.problem.cols));
-  };
-  const int64_t blocks = ceil_div(job.problem.cols, kFinishColumns);
-  if (plan.slabs == 1) {
-    for (int64_t i = 0; i < blocks; ++i) finish(i);
-  } else {
-    parallel_blocks(blocks, finish);
-  }
+  if (job.columns && !job.one_block) return sum_slabs<T>(job);
+  parallel_blocks(plan.slabs, [&](int64_t index) { slab<T>(job, index, nullptr); });
 }
 
 void run_f32(const Job& job) { run<float>(job); }

@@ -12,6 +12,7 @@
 #include <algorithm>
 #include <cstddef>
 
+#include "kernels/cpu/prefetch.h"
 #include "kernels/cpu/stage-inl.h"
 #include "kernels/cpu/sums-inl.h"
 #include "ops/layer_norm_backward/block-inl.h"
@@ -228,7 +229,9 @@ HWY_INLINE void write_rows(const Job& job, Rows<T>& rows, const Group& group, in
   }
   if (store.streaming) store.streaming = begin_lines(rows, begin);
   alignas(64) float tile_chain[2 * kLongTile];
-  const int64_t step = rows.tile();
+  const bool in_runs = kTakesPrefetches && group.chain != nullptr && !job.gathered &&
+                       rows.exact == 0 && near_zero == 0;
+  const int64_t step = in_runs ? kRunTile : rows.tile();
   store.behind = way != nullptr && rows.open && end - begin <= step;
   for (int64_t at = begin; at < end; at += step) {
     float* chain = group.chain == nullptr ? tile_chain : group.chain + 2 * (at - begin);

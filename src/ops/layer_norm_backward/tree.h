@@ -55,13 +55,17 @@ constexpr int64_t batch_rows(int64_t rows, int64_t cols, int64_t element) {
 // Elements from which memory counts: 16-bit operands of 50 MB.
 inline constexpr int64_t kLarge = int64_t{1} << 23;
 
-// Rows of one slab. A slab costs 16 bytes of FP64 totals per column, written and read once: with 64
-// rows that is 4 % of the operands' bytes in 16 bits, and 256 slabs are enough for any machine.
+// Enough for any machine.
+inline constexpr int64_t kMostSlabs = 256;
+
+// Rows of one slab. A slab costs 16 bytes of FP64 totals per column, written and read once where
+// they do not stay in the caches (slab_totals.h): with 64 rows that is 4 % of the operands' bytes
+// in 16 bits.
 constexpr int64_t slab_rows(int64_t rows, int64_t cols) {
   if (rows * cols <= kSmall) return std::max(kRowBlock, round_up(rows, kRowBlock));
   const bool large = rows * cols >= kLarge;
   const int64_t least = large || rows >= 4096 ? 64 : rows >= 1024 ? 32 : 16;
-  return std::max(least, round_up(ceil_div(rows, 256), kRowBlock));
+  return std::max(least, round_up(ceil_div(rows, kMostSlabs), kRowBlock));
 }
 
 // mean(g * xhat) of a row from its sum of g * (x - mean).

@@ -75,8 +75,8 @@ float* thread_scratch(int64_t count) {
   thread_local std::unique_ptr<float, Free> memory;
   thread_local int64_t size = 0;
   if (size < count) {
-    const int64_t bytes = round_up(count * static_cast<int64_t>(sizeof(float)),
-                                   static_cast<int64_t>(kLineBytes));
+    const int64_t bytes =
+        round_up(count * static_cast<int64_t>(sizeof(float)), static_cast<int64_t>(kLineBytes));
     memory.reset(static_cast<float*>(std::aligned_alloc(kLineBytes, static_cast<size_t>(bytes))));
     size = memory == nullptr ? 0 : count;
   }

@@ -139,8 +139,8 @@ TEST(LayerNormBackwardSlabTotals, EveryBlockIsASlabOfItsOwn) {
   const int before = aclgrad_threads();
   for (int threads : {1, 2, 3, 64, 200}) {
     aclgrad_use_threads(threads);
-    for (int64_t count : {int64_t{1}, int64_t{2}, int64_t{5}, int64_t{64}, int64_t{129},
-                          kMostSlabs}) {
+    for (int64_t count :
+         {int64_t{1}, int64_t{2}, int64_t{5}, int64_t{64}, int64_t{129}, kMostSlabs}) {
       const SlabTotals slabs(nullptr, count, kSize);
       std::vector<int64_t> order(static_cast<size_t>(count)), all(order.size());
       for (int64_t block = 0; block < count; ++block) {

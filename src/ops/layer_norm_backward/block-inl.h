@@ -29,8 +29,8 @@ inline constexpr size_t kRows = static_cast<size_t>(kRowBlock);
 // are visited one by one, so that each is read and written in longer runs.
 inline constexpr int64_t kTile = 512;
 inline constexpr int64_t kLongTile = 1024;
-// Where the core follows each load by itself, rows whose chains wait in memory are read and written
-// in one run (two cores of Zen 5, one thread, time beside tiles: f32 8192x4096 and 2048x12288
+// Where the core follows each load by itself, rows whose chains wait in L2 are read and written in
+// such runs (two cores of Zen 5, one thread, time beside tiles: f32 8192x4096 and 2048x12288
 // 0.95).
 inline constexpr int64_t kRunTile = 4096;
 

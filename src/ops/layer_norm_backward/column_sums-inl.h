@@ -24,7 +24,7 @@ namespace {
 
 using namespace aclgrad::HWY_NAMESPACE;
 
-// Columns that one task joins from all slabs.
+// Columns of which one task joins what is left, and writes the sums.
 inline constexpr int64_t kFinishColumns = 256;
 
 // The final sums of columns [begin, end) in strip order: sums(v) are those of vector v.
@@ -96,7 +96,8 @@ HWY_INLINE void add_numbers(double* to, const double* from, int64_t count) {
   }
 }
 
-// A slab's totals, dgamma and dbeta, to the sum of those before it.
+// A slab's totals, dgamma and dbeta, to the sum of those before it. What nobody wrote behind the
+// last strip is added, too, and never read.
 HWY_NOINLINE void add_totals(const Job& job, double* sum, const double* totals) {
   add_numbers(sum, totals, 2 * job.padded_cols);
 }

@@ -3,8 +3,8 @@
 // time are visited twice: once from memory along the rows (first_visit-inl.h), once from L2 down
 // the columns (second_visit-inl.h), where dx is written and the terms of dgamma and dbeta stay in
 // registers; meanwhile the next rows are prefetched, or their first visit takes turns with that
-// (fused-inl.h). finish_columns() joins the slabs. Few wide rows are cut in column panels instead
-// (wide-inl.h).
+// (fused-inl.h). The slabs' totals are joined as they end (slab_totals.h). Few wide rows are cut in
+// column panels instead (wide-inl.h).
 #include <algorithm>
 #include <cstddef>
 #include <cstdlib>

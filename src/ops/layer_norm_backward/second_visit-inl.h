@@ -206,7 +206,8 @@ HWY_INLINE void leave_chains(const Job& job, const Group& group, int64_t begin, 
 }
 
 // Second visit of a group of rows: columns [begin, end), a tile at a time, so that its chains stay
-// in L1 and every row is read and written in runs long enough for the memory's pages.
+// in L1 and every row is read and written in runs long enough for the memory's pages, or in longer
+// runs (kRunTile).
 template <class T>
 HWY_INLINE void write_rows(const Job& job, Rows<T>& rows, const Group& group, int64_t begin,
                            int64_t end, DxWay<T>* way) {
@@ -229,8 +230,8 @@ HWY_INLINE void write_rows(const Job& job, Rows<T>& rows, const Group& group, in
   }
   if (store.streaming) store.streaming = begin_lines(rows, begin);
   alignas(64) float tile_chain[2 * kLongTile];
-  const bool in_runs = kTakesPrefetches && group.chain != nullptr && !job.gathered &&
-                       rows.exact == 0 && near_zero == 0;
+  const bool in_runs = kTakesPrefetches && group.chain != nullptr && plain && !job.gathered &&
+                       !job.plan.wide && rows.exact == 0 && near_zero == 0;
   const int64_t step = in_runs ? kRunTile : rows.tile();
   store.behind = way != nullptr && rows.open && end - begin <= step;
   for (int64_t at = begin; at < end; at += step) {

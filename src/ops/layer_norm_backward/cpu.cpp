@@ -27,6 +27,7 @@
 #include "ops/layer_norm_backward/column_sums-inl.h"
 #include "ops/layer_norm_backward/first_visit-inl.h"
 #include "ops/layer_norm_backward/fused-inl.h"
+#include "ops/layer_norm_backward/gamma-inl.h"
 #include "ops/layer_norm_backward/second_visit-inl.h"
 #include "ops/layer_norm_backward/wide-inl.h"
 
@@ -274,24 +275,6 @@ void sum_slabs(const Job& job) {
   } else {
     parallel_blocks(blocks, finish);
   }
-}
-
-// gamma of columns [begin, end) as FP32 in strip order, zeros behind it to the end of the strip.
-template <class T>
-void prepare_gamma(const Problem& problem, const void* gamma, int64_t begin, int64_t end,
-                   float* out) {
-  const auto place = [&](int64_t col) { return out + strip_place<T>(static_cast<size_t>(col)); };
-  if (!problem.has_gamma()) {
-    for (int64_t col = begin; col < end; ++col) *place(col) = 1.0f;
-  } else {
-    const RowOffsets columns(problem.gamma, problem.gamma.rank);
-    visit_float(problem.gamma.dtype, [&](auto type) {
-      const auto* from = static_cast<const decltype(type)*>(gamma);
-      for (int64_t col = begin; col < end; ++col) *place(col) = to_float(from[columns(col)]);
-    });
-  }
-  const int64_t padded = round_up(end, static_cast<int64_t>(kStrip<T>));
-  for (int64_t col = end; col < padded; ++col) *place(col) = 0.0f;
 }
 
 template <class T>

@@ -157,12 +157,13 @@ inline auto adding_to(double* totals) {
              HWY_ATTR { add_to(totals + place, sum); };
 }
 
-// Puts the totals of a last vector that started earlier in place.
+// Puts the totals of a last vector, or of what else is so wide, that started earlier in place.
+template <int64_t kWidth = kVector>
 inline void align_totals(double* totals, int64_t count) {
-  const int64_t rest = count % kVector;
+  const int64_t rest = count % kWidth;
   if (rest == 0) return;
   double* last = totals + (count - rest);
-  std::memmove(last, last + (kVector - rest), static_cast<size_t>(rest) * sizeof(double));
+  std::memmove(last, last + (kWidth - rest), static_cast<size_t>(rest) * sizeof(double));
 }
 
 }  // namespace

@@ -8,12 +8,14 @@
 
 #include "base/checked.h"
 #include "kernels/cpu/cache.h"
+#include "kernels/cpu/faster_way.h"
 #include "kernels/cpu/lane_count.h"
 #include "kernels/cpu/parallel.h"
 #include "ops/grouped_bias_add_grad/groups.h"
 #include "ops/grouped_bias_add_grad/job.h"
 #include "ops/grouped_bias_add_grad/problem.h"
 #include "ops/grouped_bias_add_grad/tree.h"
+#include "ops/grouped_bias_add_grad/wave.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "ops/grouped_bias_add_grad/cpu.cpp"
@@ -26,85 +28,6 @@
 #include "ops/grouped_bias_add_grad/folded_rows-inl.h"
 #include "ops/grouped_bias_add_grad/narrow_groups-inl.h"
 #include "ops/grouped_bias_add_grad/tiles-inl.h"
-
-#ifndef ACLGRAD_OPS_GROUPED_BIAS_ADD_GRAD_CPU_SHARED_
-#define ACLGRAD_OPS_GROUPED_BIAS_ADD_GRAD_CPU_SHARED_
-namespace aclgrad::grouped_bias_add_grad {
-namespace {
-
-// Columns that one task joins, and how many of them at a time.
-constexpr int64_t kLeastJoinCols = 32;
-constexpr int64_t kMostJoinCols = 512;
-
-// Stretches of rows for a thread with which the last of them costs no more than the cutting of rows
-// does (a twenty-fourth of the time; two cores of Zen 5, 13000x7168-g32 in halves of rows:
-// f32 1.02, bf16, which is one stream otherwise, 1.15 times the time).
-constexpr int64_t kEnoughStretches = 24;
-
-// Groups that are done together (Groups::wave_end()), on the line of work in stretches.
-struct Wave {
-  Wave(const Job& job, int64_t from)
-      : first(from),
-        last(job.groups.wave_end(from)),
-        start(job.groups[first].start),
-        stretches(ceil_div(job.groups[last].start - start, job.plan.task_rows)),
-        runs(run_count(stretches, aclgrad_threads())) {}
-  int64_t first, last;
-  int64_t start;
-  int64_t stretches;
-  int64_t runs;  // of stretches that a thread begins with
-};
-
-// Whether a group of several blocks is one task's, in a range of columns, so that its totals need
-// not go to memory and back (3 % of what is read of FP32, 13000x7168-g32, 6 % of 16 bits): the one
-// where it begins, if the thread that has it is left with as much when it is done.
-bool is_whole(const Job& job, const Wave& wave, const Span& span) {
-  if (job.plan.most_folded > 1 || span.rows <= job.plan.block_rows) return false;
-  const int64_t stretch = (span.start - wave.start) / job.plan.task_rows;
-  const int64_t run = run_of(wave.stretches, wave.runs, stretch);
-  const int64_t left = run_begin(wave.stretches, wave.runs, run + 1) - stretch;
-  return wave.runs == 1 || left >= 2 * ceil_div(span.rows, job.plan.task_rows);
-}
-bool is_joined(const Job& job, const Wave& wave, const Span& span) {
-  return span.rows > job.plan.block_rows && !is_whole(job, wave, span);
-}
-
-// Totals that one task joins: about 20 us of work.
-constexpr int64_t kJoinTask = 32768;
-
-// How joining the blocks of a wave is shared: ranges of columns, times parts of the groups.
-struct JoinCut {
-  int64_t cols = 0;    // of a range
-  int64_t groups = 0;  // of a part
-  int64_t parts = 0;
-  int64_t tasks = 0;
-};
-
-JoinCut cut_join(const Job& job, const Wave& wave) {
-  int64_t rows = 0;  // of totals
-  if (job.plan.partial_rows > 0) {
-    for (int64_t group = wave.first; group < wave.last; ++group) {
-      const Span span = job.groups[group];
-      if (is_joined(job, wave, span)) rows += blocks_of(span, job.plan);
-    }
-  }
-  JoinCut cut;
-  if (rows == 0) return cut;
-  const int64_t cols = job.problem.cols;
-  const int64_t wanted = ceil_div(rows * cols, kJoinTask);
-  cut.cols =
-      std::clamp(round_up(ceil_div(cols, wanted), kLeastJoinCols), kLeastJoinCols, kMostJoinCols);
-  const int64_t ranges = ceil_div(cols, cut.cols);
-  const int64_t groups = wave.last - wave.first;
-  cut.groups = ceil_div(groups, std::clamp(wanted / ranges, int64_t{1}, groups));
-  cut.parts = ceil_div(groups, cut.groups);
-  cut.tasks = ranges * cut.parts;
-  return cut;
-}
-
-}  // namespace
-}  // namespace aclgrad::grouped_bias_add_grad
-#endif
 
 HWY_BEFORE_NAMESPACE();
 namespace aclgrad::grouped_bias_add_grad {
@@ -166,9 +89,9 @@ void sum_blocks(const Job& job, const Block<T>& group, const Span& span, bool wh
     return;
   }
   alignas(64) double so_far[kMostPanel];
-  if constexpr (kHasTiles<T>) {
-    if (goes_in_tiles<T>(span.rows, end - begin)) {
-      return each_tile(begin, end, [&](int64_t col, int64_t next) {
+  if constexpr (kParts == 1) {
+    if (goes_in_tiles<T>(job, span.rows, end - begin)) {
+      return each_tile<T>(begin, end, [&](int64_t col, int64_t next) {
         for (int64_t index = number; index < stop; ++index) {
           sum_tile_of(job, block_of(index, so_far), col, next);
         }
@@ -221,7 +144,7 @@ void sum_stretch(const Job& job, const Wave& wave, int64_t stretch, int64_t begi
     block.staged = staged && block.rows <= kChainRows;
     if (block.staged) block.out = stage.room(block.out, static_cast<size_t>(problem.cols));
     block.fold = folded_rows(span.rows, plan.most_folded);
-    if (blocks == 1 && block.fold == 1 && !goes_in_tiles<T>(span.rows, problem.cols) &&
+    if (blocks == 1 && block.fold == 1 && !goes_in_tiles<T>(job, span.rows, problem.cols) &&
         fits_registers<T>(span.rows, problem.cols, problem.row_stride())) {
       write_from_registers(job, block);
       continue;
@@ -234,6 +157,9 @@ void sum_stretch(const Job& job, const Wave& wave, int64_t stretch, int64_t begi
   stage.flush();
   if (job.streaming) hwy::FlushStream();
 }
+
+// Totals that are joined at a time.
+constexpr int64_t kMostJoinCols = 512;
 
 // Columns [begin, end) of one group from the totals of its blocks.
 template <class T>
@@ -264,19 +190,14 @@ void join_groups(const Job& job, const Wave& wave, int64_t first, int64_t last, 
 }
 
 template <class T>
-void run(const Job& job) {
-  const Plan& plan = job.plan;
+void run_waves(const Job& job) {
   const int64_t cols = job.problem.cols;
   for (int64_t first = 0; first < job.problem.groups;) {
     const Wave wave(job, first);
-    // Rows are not cut for the sake of threads that are not there.
-    const int64_t ranges =
-        wave.stretches >= kEnoughStretches * aclgrad_threads() ? 1 : plan.column_tasks;
-    parallel_blocks(wave.stretches * ranges, [&](int64_t index) {
-      const int64_t range = index % ranges;
-      const int64_t begin = range * plan.task_cols;
-      const int64_t end = range + 1 == ranges ? cols : begin + plan.task_cols;
-      sum_stretch<T>(job, wave, index / ranges, begin, end);
+    const Tasks tasks(job, wave);
+    parallel_blocks(tasks.count(), [&](int64_t index) {
+      const Task task = tasks[index];
+      sum_stretch<T>(job, wave, task.stretch, task.begin, task.end);
     });
     const JoinCut cut = cut_join(job, wave);
     if (cut.tasks > 0) {
@@ -289,6 +210,22 @@ void run(const Job& job) {
     }
     first = wave.last;
   }
+}
+
+// Groups that may go in tiles do so or not, whichever was faster of late: the bits are the same.
+template <class T>
+void run(const Job& job) {
+  const Problem& problem = job.problem;
+  const int64_t rows = problem.has_ends() ? problem.rows / problem.groups : problem.rows;
+  if (!may_go_in_tiles<T>(rows, problem.cols)) return run_waves<T>(job);
+  static FasterWay<> ways;
+  const bool tiles_first = problem.cols > kTotalsInL1 || aclgrad_threads() == 1;
+  ways.run({problem.groups, rows, problem.cols, aclgrad_threads()}, tiles_first,
+           [&](bool in_tiles) {
+             Job chosen = job;
+             chosen.in_tiles = in_tiles;
+             run_waves<T>(chosen);
+           });
 }
 
 void run_f32(const Job& job) { run<float>(job); }
@@ -324,7 +261,8 @@ BadEnd run_cpu(const Problem& problem, const Plan& plan, const Addresses& at) {
       groups,
       dense,
       dense && (problem.has_ends() || problem.group_stride() == problem.rows * problem.cols),
-      outputs_should_stream(problem.groups * problem.cols * element)};
+      outputs_should_stream(problem.groups * problem.cols * element),
+      false};
   switch (problem.dy.dtype) {
     case ACL_FLOAT16:
       HWY_DYNAMIC_DISPATCH(run_f16)(job);

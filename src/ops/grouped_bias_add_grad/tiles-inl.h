@@ -14,10 +14,12 @@
 
 #include "base/checked.h"
 #include "kernels/cpu/constants-inl.h"
+#include "kernels/cpu/lane_count.h"
 #include "kernels/cpu/lanes-inl.h"
 #include "kernels/cpu/parallel.h"
 #include "kernels/cpu/prefetch.h"
 #include "kernels/cpu/row_sums-inl.h"
+#include "kernels/cpu/strips-inl.h"
 #include "kernels/cpu/sums-inl.h"
 #include "ops/grouped_bias_add_grad/blocks-inl.h"
 #include "ops/grouped_bias_add_grad/chains-inl.h"
@@ -31,53 +33,99 @@ namespace {
 
 using namespace aclgrad::HWY_NAMESPACE;
 
-// Vectors of a tile: short rows are one, long ones several, which differ by a vector at most. The
-// other registers hold what is added to the totals.
-constexpr int64_t kTileVectors[] = {13, 14, 15, 16, 20, 21, 22, 23, 24};
-constexpr int64_t kMostTileVectors = 24;
-constexpr int64_t kMostTile = kMostTileVectors * kVector;
+// Strips of a tile: short rows are one tile, long ones and parts of them several, which differ by a
+// strip at most. The other registers hold what is added to the totals.
+template <class T>
+constexpr size_t kMostTileStrips = 24 / kStripVectors<T>;
+template <class T>
+constexpr size_t kLeastTileStrips = kMostTileStrips<T> / 2 + 1;
+constexpr int64_t kMostTile = 24 * kVector;
+// Columns that several tiles have at least: with 25 vectors the smaller of two would have twelve.
+constexpr int64_t kLeastInTiles = 27 * kVector;
+template <class T>
+constexpr bool have_tiles_enough_strips() {
+  constexpr auto kMost = static_cast<int64_t>(kMostTileStrips<T>);
+  for (int64_t n = ceil_div(kLeastInTiles, static_cast<int64_t>(kStrip<T>)); n <= kMost * kMost;
+       ++n) {
+    if (n / ceil_div(n, kMost) < static_cast<int64_t>(kLeastTileStrips<T>)) return false;
+  }
+  return true;
+}
+static_assert(have_tiles_enough_strips<float>() && have_tiles_enough_strips<float16_t>());
 constexpr int64_t kLeastShort = 12 * kVector + 1, kMostShort = 16 * kVector;
-static_assert(kLongRow * kMostTile / (kLongRow + kMostTile) >= 20 * kVector,
-              "n vectors in ceil(n / 24) tiles make more than 24 n / (n + 24) each");
 
-// Where registers are enough.
-template <class T>
-constexpr bool kHasTiles = kParts == 1 && sizeof(T) == sizeof(float);
+// Columns of FP64 totals that stay in L1.
+constexpr int64_t kTotalsInL1 = 4096;
 
-// Whether columns of FP32 groups are read so: where registers are enough, the hardware follows the
-// stride of each load instruction, and groups have rows enough (of 20 to 64 long ones 1.03 to 1.28
-// times the time).
-//
-// Long rows whose FP64 totals do not fit L1, and, where one thread reads, all long ones. A core of
-// Zen 5 reads 40 to 41 GB/s so, as much as from end to end, and line by line down sixteen rows
-// (down_rows-inl.h) 39, 36 where the totals do not fit. Two cores by the faster pace of their
-// memory, time beside that: 13000x7168-g32 0.89 to 0.92, 32768x2880-g32 0.93 to 0.95; by the slower
-// one, for which sixteen rows beside each other are best, 1.02 and 1.04; one thread 0.89, 0.91.
-//
-// Short rows, of 193 to 256 columns, beside sums in registers row by row: 400000x256-g1000 0.88 to
-// 0.92, one thread 0.86, 500000x200-g1000 0.91. Others beside sums in L1: 100 to 250 rows of 300 to
-// 1500 columns 0.94 to 1.07; groups that are folded 1.02 to 1.06.
+// Whether groups can be read so: where registers are enough, and the hardware follows the stride of
+// each load instruction.
+inline bool has_tiles() { return kParts == 1 && kTakesPrefetches; }
+
+// Short rows: FP32 ones of 193 to 256 columns, beside sums in registers row by row 400000x256-g1000
+// 0.88 to 0.92 of the time, one thread 0.86, 500000x200-g1000 0.91. Others beside sums in L1: 100
+// to 250 rows of 300 to 1500 columns 0.94 to 1.07; groups that are folded 1.02 to 1.06.
 template <class T>
-bool goes_in_tiles(int64_t rows, int64_t cols) {
-  constexpr int64_t kLeastShortRows = 64, kLeastLongRows = 192;
-  constexpr int64_t kTotalsInL1 = 4096;
-  if (!kHasTiles<T> || !kTakesPrefetches) return false;
-  if (cols <= kMostShort) return cols >= kLeastShort && rows >= kLeastShortRows;
-  return rows >= kLeastLongRows && cols >= kLongRow &&
-         (cols > kTotalsInL1 || aclgrad_threads() == 1);
+bool are_short_in_tiles(int64_t rows, int64_t cols) {
+  constexpr int64_t kLeastRows = 64;
+  return sizeof(T) == sizeof(float) && has_tiles() && cols >= kLeastShort && cols <= kMostShort &&
+         rows >= kLeastRows;
 }
 
-// Adds kVectors vectors of columns of `rows` rows, `stride` elements apart, to `totals`, which are
-// aligned to a vector and have room for kMostTile. The last vector begins at column `last`, maybe
+// Rows of a group, at least (of 20 to 64 long rows 1.03 to 1.28 times the time).
+constexpr int64_t kLeastRowsOfTiles = 192;
+
+// Long rows, of 16 bits those whose FP64 totals do not fit L1 (32768x2880-g32 1.36 on one thread).
+// Whether they go so is measured (faster_way.h), because one way is better by one pace of the
+// memory and the other by another. A core of Zen 5 reads FP32 at 40 to 41 GB/s so, as much as from
+// end to end, and line by line down sixteen rows (down_rows-inl.h) at 39, 36 where the totals do
+// not fit L1; 16 bits of 7168 columns at 35, row by row at 30. Two cores, time beside the other
+// way, by the faster pace and by the slower: f32 13000x7168-g32 0.89 and 1.02, 32768x2880-g32 0.93
+// and 1.04; bf16 13000x7168-g32 0.87 to 0.98 and 1.17.
+template <class T>
+bool may_go_in_tiles(int64_t rows, int64_t cols) {
+  return has_tiles() && rows >= kLeastRowsOfTiles && cols >= kLongRow &&
+         (sizeof(T) == sizeof(float) || cols > kTotalsInL1);
+}
+
+// `cols`: of a row or of a part of it.
+template <class T>
+bool goes_in_tiles(const Job& job, int64_t rows, int64_t cols) {
+  return are_short_in_tiles<T>(rows, cols) ||
+         (job.in_tiles && rows >= kLeastRowsOfTiles && cols >= kLeastInTiles);
+}
+
+// One line, in one load: two of 32 bytes with strides of their own are followed worse (f16
+// 13000x7168-g32, one thread, time beside rows from end to end: 1.06 to 1.22 in two, 0.93 so).
+template <class T>
+HWY_INLINE Strip<T> load_line(const T* from) {
+  Strip<T> out;
+#if HWY_TARGET <= HWY_AVX3
+  if constexpr (sizeof(T) == 2) {
+    const hn::Repartition<uint16_t, TagU32> d16;
+    const hn::Half<decltype(d16)> half;
+    auto line = hn::LoadU(d16, reinterpret_cast<const uint16_t*>(from));
+    asm("" : "+v"(line.raw));  // else g++ loads it once for each half
+    out.v[0].part[0] = widened(hn::LowerHalf(half, line), T());
+    out.v[1].part[0] = widened(hn::UpperHalf(half, line), T());
+    return out;
+  }
+#endif
+  for_constants<kStripVectors<T>>([&](auto v)
+                                      ACLGRAD_INLINED { out.v[v] = load16(from + v * kLanes); });
+  return out;
+}
+
+// Adds kStrips strips of columns of `rows` rows, `stride` elements apart, to `totals`, which are
+// aligned to a vector and have room for kMostTile. The last strip begins at column `last`, maybe
 // within the one before it.
 //
 // The sums of a chain wait in L1, and while the next one's rows are loaded they are added to the
 // totals, as many with each row as with the next: where that is done at once no line is asked for
 // meanwhile (a core of Zen 5: 38 GB/s). The loop over rows must not be unrolled: then the rows
 // are one stride for each load instruction. Nothing else may branch in it (34 GB/s).
-template <size_t kVectors>
-HWY_INLINE void add_tile(const float* row, int64_t stride, int64_t rows, int64_t last,
-                         double* totals) {
+template <size_t kStrips, class T>
+HWY_INLINE void add_tile(const T* row, int64_t stride, int64_t rows, size_t last, double* totals) {
+  constexpr size_t kVectors = kStrips * kStripVectors<T>;
   constexpr size_t kWideOfRow = (kVectors + kWideLanes - 1) / kWideLanes;
   constexpr size_t kRoom = kWideOfRow * kWideLanes * kChain;
   static_assert(kRoom >= kVectors * kLanes && kRoom <= kMostTile);
@@ -95,9 +143,13 @@ HWY_INLINE void add_tile(const float* row, int64_t stride, int64_t rows, int64_t
     F32x16 sum[kVectors];
     for (F32x16& each : sum) each = zero16();  // nothing but -0 becomes +0
     for (int64_t i = 0; i < count; ++i, row += stride) {
-      for_constants<kVectors - 1>(
-          [&](auto v) ACLGRAD_INLINED { sum[v] = add(sum[v], load16(row + v * kLanes)); });
-      sum[kVectors - 1] = add(sum[kVectors - 1], load16(row + last));
+      for_constants<kStrips>([&](auto s) ACLGRAD_INLINED {
+        const Strip<T> line = load_line(row + (s + 1 < kStrips ? s * kStrip<T> : last));
+        for_constants<kStripVectors<T>>([&](auto v) ACLGRAD_INLINED {
+          constexpr size_t kAt = s * kStripVectors<T> + v;
+          sum[kAt] = add(sum[kAt], line.v[v]);
+        });
+      });
       behind_row();
     }
     for_constants<kVectors>([&](auto v) ACLGRAD_INLINED { store_raw(sum[v], sums + v * kLanes); });
@@ -118,26 +170,28 @@ HWY_INLINE void add_tile(const float* row, int64_t stride, int64_t rows, int64_t
 // Columns [begin, end) of a block, a tile.
 template <class T>
 void sum_tile_of(const Job& job, const Block<T>& block, int64_t begin, int64_t end) {
+  constexpr auto kWidth = static_cast<int64_t>(kStrip<T>);
   const int64_t cols = end - begin;
   alignas(64) double totals[kMostTile] = {};
-  for_constants<std::size(kTileVectors)>([&](auto i) HWY_ATTR {
-    constexpr auto kVectors = static_cast<size_t>(kTileVectors[i]);
-    if (ceil_div(cols, kVector) == static_cast<int64_t>(kVectors)) {
-      add_tile<kVectors>(block.first + begin, job.problem.row_stride(), block.rows, cols - kVector,
-                         totals);
+  for_constants<kMostTileStrips<T> - kLeastTileStrips<T> + 1>([&](auto more) HWY_ATTR {
+    constexpr size_t kStrips = kLeastTileStrips<T> + more;
+    if (ceil_div(cols, kWidth) == static_cast<int64_t>(kStrips)) {
+      add_tile<kStrips>(block.first + begin, job.problem.row_stride(), block.rows,
+                        static_cast<size_t>(cols - kWidth), totals);
     }
   });
-  align_totals(totals, cols);
+  align_totals<kWidth>(totals, cols);
   finish(job, block, totals, 0, begin, end);
 }
 
 // Calls sum_tile(begin, end) for the tiles of columns [begin, end), which are alike.
-template <class SumTile>
+template <class T, class SumTile>
 void each_tile(int64_t begin, int64_t end, SumTile&& sum_tile) {
-  const int64_t vectors = ceil_div(end - begin, kVector);
-  const int64_t tiles = ceil_div(vectors, kMostTileVectors);
+  constexpr auto kWidth = static_cast<int64_t>(kStrip<T>);
+  const int64_t strips = ceil_div(end - begin, kWidth);
+  const int64_t tiles = ceil_div(strips, static_cast<int64_t>(kMostTileStrips<T>));
   for (int64_t tile = 0; tile < tiles; ++tile) {
-    const auto col = [&](int64_t i) { return begin + run_begin(vectors, tiles, i) * kVector; };
+    const auto col = [&](int64_t i) { return begin + run_begin(strips, tiles, i) * kWidth; };
     sum_tile(col(tile), std::min(end, col(tile + 1)));
   }
 }

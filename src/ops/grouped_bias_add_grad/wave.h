@@ -57,14 +57,15 @@ struct Task {
 // 1.49; none cut, f32 13000x7168-g32 1.02, 32768x2880-g32 1.05.
 class Tasks {
  public:
-  Tasks(const Job& job, const Wave& wave)
-      : wave_(wave),
-        cols_(job.problem.cols),
-        cuts_ends_(cuts_rows(job) &&
-                   wave.stretches >= kEnoughStretches * int64_t{aclgrad_threads()} &&
-                   aclgrad_threads() > 1),
-        ranges_(cuts_ends_ ? kEndRanges : job.plan.column_tasks),
-        width_(cuts_ends_ ? round_up(ceil_div(cols_, kEndRanges), 32) : job.plan.task_cols) {}
+  Tasks(const Job& job, const Wave& wave) : wave_(wave), cols_(job.problem.cols) {
+    const int64_t threads = aclgrad_threads();
+    const bool cut = may_be_cut(job) && threads > 1;
+    const int64_t enough = cut ? kEnoughStretches / kEndRanges : kEnoughStretches;
+    const bool whole = threads == 1 || wave.stretches >= enough * threads;
+    cuts_ends_ = whole && cut;
+    ranges_ = cuts_ends_ ? kEndRanges : whole ? 1 : job.plan.column_tasks;
+    width_ = cuts_ends_ ? round_up(ceil_div(cols_, kEndRanges), 32) : job.plan.task_cols;
+  }
 
   int64_t count() const {
     return cuts_ends_ ? wave_.stretches + wave_.runs * (ranges_ - 1) : wave_.stretches * ranges_;
@@ -80,11 +81,11 @@ class Tasks {
 
  private:
   static constexpr int64_t kEndRanges = 4;
-  // With which a range of the last one is a twenty-fourth of what a thread has.
-  static constexpr int64_t kEnoughStretches = 24 / kEndRanges;
+  // Tasks of a thread with which the last one is little beside all.
+  static constexpr int64_t kEnoughStretches = 24;
 
   // Not where whole rows are written at once (write_single_rows(), the stage).
-  static bool cuts_rows(const Job& job) {
+  static bool may_be_cut(const Job& job) {
     const Problem& problem = job.problem;
     return problem.cols >= kLongRow && !job.streaming && (problem.has_ends() || problem.rows > 1);
   }

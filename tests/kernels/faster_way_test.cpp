@@ -23,11 +23,11 @@ struct FakeClock {
 using Ways = FasterWay<FakeClock>;
 
 // The ways that so many runs take, if each takes so many microseconds.
-std::vector<bool> ways_of(Ways& ways, const Ways::Problem& problem, bool second_first, int runs,
+std::vector<bool> ways_of(Ways& ways, const Ways::Key& key, bool second_first, int runs,
                           int64_t first, int64_t second) {
   std::vector<bool> taken;
   for (int run = 0; run < runs; ++run) {
-    ways.run(problem, second_first, [&](bool is_second) {
+    ways.run(key, 10, second_first, [&](bool is_second) {
       taken.push_back(is_second);
       FakeClock::microseconds += is_second ? second : first;
     });
@@ -72,6 +72,13 @@ TEST(FasterWay, ChangesWhenTheMachineDoes) {
   EXPECT_GE(count(ways_of(ways, {1, 1, 1, 1}, false, 160, 200, 220), false), 145u);
 }
 
+TEST(FasterWay, TriesTheOtherAtOnceWhereTheMachineHasBecomeFaster) {
+  Ways ways;
+  ways_of(ways, {2, 2, 2, 2}, false, 5, 200, 220);
+  ways_of(ways, {2, 2, 2, 2}, false, 1, 100, 80);
+  EXPECT_EQ(count(ways_of(ways, {2, 2, 2, 2}, false, 9, 100, 80), true), 9u);
+}
+
 TEST(FasterWay, OneDisturbedRunDoesNotDecide) {
   Ways ways;
   ways_of(ways, {7, 1, 1, 2}, true, 10, 100, 90);
@@ -79,10 +86,24 @@ TEST(FasterWay, OneDisturbedRunDoesNotDecide) {
   EXPECT_EQ(count(ways_of(ways, {7, 1, 1, 2}, true, 5, 100, 90), true), 5u);
 }
 
-TEST(FasterWay, TheFirstRunIsNotCounted) {
+TEST(FasterWay, TheFirstRunFindsNothingInTheCaches) {
   Ways ways;
   ways_of(ways, {3, 1, 1, 2}, true, 1, 100, 5000);
   EXPECT_EQ(count(ways_of(ways, {3, 1, 1, 2}, true, 15, 100, 90), false), 1u);
+}
+
+TEST(FasterWay, RunsOfProblemsOfAllSizesAreComparedByTheirAmountOfWork) {
+  Ways ways;
+  size_t seconds = 0;
+  for (int64_t run = 0; run < 100; ++run) {
+    const int64_t amount = 1 + run * 37 % 100;
+    ways.run({1, 2, 3, 4}, amount, false, [&](bool second) {
+      FakeClock::microseconds += amount * (second ? 100 : 105);
+      seconds += second ? 1 : 0;
+    });
+  }
+  EXPECT_GE(seconds, 90u);
+  EXPECT_LE(seconds, 95u);
 }
 
 TEST(FasterWay, ProblemsAreToldApart) {
@@ -95,7 +116,7 @@ TEST(FasterWay, ProblemsAreToldApart) {
   }
   EXPECT_EQ(count(ways_of(ways, {32, 406, 7168, 1}, false, 10, 100, 50), true) +
                 count(ways_of(ways, {32, 406, 7168, 2}, false, 10, 50, 100), false),
-            18u);
+            20u);
 }
 
 // More problems than are remembered begin anew; each run is made once all the same.
@@ -106,7 +127,7 @@ TEST(FasterWay, ManyProblemsAndThreadsRunEachOnce) {
   for (int64_t thread = 0; thread < 4; ++thread) {
     threads.emplace_back([&, thread] {
       for (int64_t problem = 0; problem < 500; ++problem) {
-        ways.run({problem % 100, thread % 2, 0, 0}, false, [&](bool) { ++runs; });
+        ways.run({problem % 100, thread % 2, 0, 0}, 1, false, [&](bool) { ++runs; });
       }
     });
   }

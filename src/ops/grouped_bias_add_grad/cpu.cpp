@@ -4,6 +4,7 @@
 // written at once, the blocks of others leave FP64 totals in the workspace, which a second loop
 // joins.
 #include <algorithm>
+#include <bit>
 #include <cstddef>
 
 #include "base/checked.h"
@@ -213,19 +214,24 @@ void run_waves(const Job& job) {
 }
 
 // Groups that may go in tiles do so or not, whichever was faster of late: the bits are the same.
+// Numbers of rows and groups that vary from run to run are alike up to powers of two.
 template <class T>
 void run(const Job& job) {
   const Problem& problem = job.problem;
-  const int64_t rows = problem.has_ends() ? problem.rows / problem.groups : problem.rows;
-  if (!may_go_in_tiles<T>(rows, problem.cols)) return run_waves<T>(job);
+  if (!may_go_in_tiles<T>(problem.rows, problem.cols)) return run_waves<T>(job);
   static FasterWay<> ways;
+  const int64_t rows = problem.has_ends() ? problem.rows : problem.groups * problem.rows;
   const bool tiles_first = problem.cols > kTotalsInL1 || aclgrad_threads() == 1;
-  ways.run({problem.groups, rows, problem.cols, aclgrad_threads()}, tiles_first,
-           [&](bool in_tiles) {
-             Job chosen = job;
-             chosen.in_tiles = in_tiles;
-             run_waves<T>(chosen);
-           });
+  const auto magnitude = [](int64_t number) {
+    return static_cast<int64_t>(std::bit_width(static_cast<uint64_t>(number)));
+  };
+  const FasterWay<>::Key key = {problem.cols, magnitude(rows), magnitude(problem.groups),
+                                aclgrad_threads()};
+  ways.run(key, rows, tiles_first, [&](bool in_tiles) {
+    Job chosen = job;
+    chosen.in_tiles = in_tiles;
+    run_waves<T>(chosen);
+  });
 }
 
 void run_f32(const Job& job) { run<float>(job); }

@@ -90,7 +90,9 @@ TEST(GroupedBiasAddGrad, WholeRowsAndPartsOfThemGiveTheSameBitsWhicheverWayTheyA
         SCOPED_TRACE(std::string(dtype_short_name(dtype)) + " cols " + std::to_string(cols));
         Options options = in_dtype(dtype);
         options.in = in;
-        Problem problem(823, cols, {9, 202, 300, 823}, options);
+        // Problems of as many columns share what is known of the ways.
+        const int64_t own = in == Arrangement::kContiguous ? cols : cols + 1;
+        Problem problem(823, own, {9, 202, 300, 823}, options);
         expect_same_bits_of({1, 1, 1, 2, 2, 2}, problem, 0);
       }
     }

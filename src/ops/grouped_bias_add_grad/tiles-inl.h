@@ -10,7 +10,6 @@
 #endif
 
 #include <algorithm>
-#include <iterator>
 
 #include "base/checked.h"
 #include "kernels/cpu/constants-inl.h"
@@ -40,7 +39,8 @@ constexpr size_t kMostTileStrips = 24 / kStripVectors<T>;
 template <class T>
 constexpr size_t kLeastTileStrips = kMostTileStrips<T> / 2 + 1;
 constexpr int64_t kMostTile = 24 * kVector;
-// Columns that several tiles have at least: with 25 vectors the smaller of two would have twelve.
+// Columns that several tiles have at least: of thirteen strips of 16 bits one of two would have
+// six.
 constexpr int64_t kLeastInTiles = 27 * kVector;
 template <class T>
 constexpr bool have_tiles_enough_strips() {
@@ -74,13 +74,14 @@ bool are_short_in_tiles(int64_t rows, int64_t cols) {
 // Rows of a group, at least (of 20 to 64 long rows 1.03 to 1.28 times the time).
 constexpr int64_t kLeastRowsOfTiles = 192;
 
-// Long rows, of 16 bits those whose FP64 totals do not fit L1 (32768x2880-g32 1.36 on one thread).
-// Whether they go so is measured (faster_way.h), because one way is better by one pace of the
-// memory and the other by another. A core of Zen 5 reads FP32 at 40 to 41 GB/s so, as much as from
-// end to end, and line by line down sixteen rows (down_rows-inl.h) at 39, 36 where the totals do
-// not fit L1; 16 bits of 7168 columns at 35, row by row at 30. Two cores, time beside the other
-// way, by the faster pace and by the slower: f32 13000x7168-g32 0.89 and 1.02, 32768x2880-g32 0.93
-// and 1.04; bf16 13000x7168-g32 0.87 to 0.98 and 1.17.
+// Long rows, `rows` of a group or of all, of 16 bits those whose FP64 totals do not fit L1
+// (32768x2880-g32 1.36 on one thread). Whether they go so is measured (faster_way.h), because one
+// way is better by one pace of the memory and the other by another. A core of Zen 5 reads FP32 at
+// 40 to 41 GB/s so, as much as from end to end, and line by line down sixteen rows
+// (down_rows-inl.h) at 39, 36 where the totals do not fit L1; 16 bits of 7168 columns at 35, row by
+// row at 30. Two cores, time beside the other way, by the faster pace and by the slower: f32
+// 13000x7168-g32 0.89 and 1.02, 32768x2880-g32 0.93 and 1.04; bf16 13000x7168-g32 0.87 to 0.98
+// and 1.17.
 template <class T>
 bool may_go_in_tiles(int64_t rows, int64_t cols) {
   return has_tiles() && rows >= kLeastRowsOfTiles && cols >= kLongRow &&

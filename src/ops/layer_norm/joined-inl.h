@@ -16,6 +16,8 @@
 #include <cstdint>
 #include <cstring>
 
+#include "kernels/cpu/carry-inl.h"
+#include "kernels/cpu/pairs-inl.h"
 #include "kernels/cpu/prefetch.h"
 #include "ops/layer_norm/ahead.h"
 #include "ops/layer_norm/block-inl.h"
@@ -44,6 +46,13 @@ class SharedLine {
       store_clean_first(v, y, count);
       return;
     }
+#if HWY_TARGET <= HWY_AVX3
+    // In registers: a load over two stores waits until both have left, behind streaming ones.
+    const Turn turn(kLine - count);
+    const VecU32 before = hn::Load(TagU32(), reinterpret_cast<const uint32_t*>(line_));
+    hn::Stream(turn.behind(before, turn(line_of(v))), TagU32(),
+               reinterpret_cast<uint32_t*>(begin_));
+#else
     store_clean_strip(v, line_ + kLine - count, false);
 #if HWY_TARGET == HWY_SCALAR  // has no streaming stores
     std::memcpy(static_cast<void*>(begin_), line_, sizeof(line_) / 2);
@@ -53,10 +62,15 @@ class SharedLine {
       hn::Stream(hn::Load(TagF32(), from), TagF32(), reinterpret_cast<float*>(begin_) + i);
     }
 #endif
+#endif
   }
   // The last `count` elements of a row, which begin a line.
   HWY_INLINE void begin(const Strip<T>& v, T* y, size_t count) {
+#if HWY_TARGET <= HWY_AVX3
+    hn::Store(line_of(v), TagU32(), reinterpret_cast<uint32_t*>(line_));
+#else
     store_clean_strip(v, line_, false);
+#endif
     begin_ = y;
     filled_ = count;
   }
@@ -68,7 +82,17 @@ class SharedLine {
   }
 
  private:
-  alignas(64) T line_[2 * kLine];
+#if HWY_TARGET <= HWY_AVX3
+  using Turn = Rotation<sizeof(T)>;
+  static HWY_INLINE VecU32 line_of(const Strip<T>& v) {
+    if constexpr (kStripVectors<T> == 1) {
+      return hn::BitCast(TagU32(), v.v[0].part[0]);
+    } else {
+      return hn::BitCast(TagU32(), packed(v.v[0].part[0], v.v[1].part[0], T()));
+    }
+  }
+#endif
+  alignas(64) T line_[2 * kLine];  // where lines are joined in registers half of it will do
   T* begin_ = nullptr;
   size_t filled_ = 0;
 };

@@ -162,6 +162,11 @@ Visiting visiting_of(const Job& job) {
     out.ahead.twice = false;
     ahead += fused_rows_ahead(cols * size);
   }
+  // Of rows of up to 32 bytes the next sixteen are there already (f32 8333333x1 0.93 of the time).
+  if (kTakesPrefetches && cols * size <= 32) {
+    out.ahead.twice = false;
+    ahead = 2048 / std::max(int64_t{1}, cols * size);
+  }
   if (asks) {
     out.ahead.dy = ahead * size * job.places.dy.stride();
     out.ahead.x = ahead * size * job.places.x.stride();

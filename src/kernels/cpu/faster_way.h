@@ -19,11 +19,11 @@ class FasterWay {
   // What problems that are alike have in common.
   using Key = std::array<int64_t, 4>;
 
-  // Calls work(second) once. `amount` of work, in any unit: problems that are alike may differ in
-  // it. The first two runs go by the way that `second_first` names, because a first one finds
-  // nothing in the caches, the third one by the other way, each later one by the faster. The slower
-  // one is tried again every kTurns runs, and when a run is faster than those of late: a memory
-  // changes its pace (two cores of Zen 5: after some seconds to ten minutes).
+  // Calls work(second) once. `amount` of work, 1 or more, in any unit: problems that are alike may
+  // differ in it. The first two runs go by the way that `second_first` names, because a first one
+  // finds nothing in the caches, the third one by the other way, each later one by the faster. The
+  // slower one is tried again every kTurns runs, and when a run is faster than those of late: a
+  // memory changes its pace (two cores of Zen 5: after some seconds to ten minutes).
   template <class Work>
   void run(const Key& key, int64_t amount, bool second_first, Work&& work) {
     Memory& memory = memory_of(key);
@@ -46,7 +46,7 @@ class FasterWay {
   struct Memory {
     std::atomic<uint64_t> key{0};
     std::atomic<uint32_t> turns{0};
-    std::atomic<float> first{0}, second{0};  // seconds, the least of late; 0: not known
+    std::atomic<float> first{0}, second{0};  // seconds a unit, the least of late; 0: unknown
 
     // The way that is not known, else the faster one, or, if that is asked for, the slower one.
     bool second_is_next(bool slower) const {

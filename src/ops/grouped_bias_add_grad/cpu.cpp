@@ -213,12 +213,24 @@ void run_waves(const Job& job) {
   }
 }
 
+// Whether any group may go in tiles.
+template <class T>
+bool may_go_in_tiles(const Job& job) {
+  const Problem& problem = job.problem;
+  if (!may_go_in_tiles<T>(problem.rows, problem.cols)) return false;
+  const int64_t groups = problem.has_ends() ? problem.groups : 1;  // others are the same
+  for (int64_t group = 0; group < groups; ++group) {
+    if (may_go_in_tiles<T>(job.groups[group].rows, problem.cols)) return true;
+  }
+  return false;
+}
+
 // Groups that may go in tiles do so or not, whichever was faster of late: the bits are the same.
 // Numbers of rows and groups that vary from run to run are alike up to powers of two.
 template <class T>
 void run(const Job& job) {
   const Problem& problem = job.problem;
-  if (!may_go_in_tiles<T>(problem.rows, problem.cols)) return run_waves<T>(job);
+  if (!may_go_in_tiles<T>(job)) return run_waves<T>(job);
   static FasterWay<> ways;
   const int64_t rows = problem.has_ends() ? problem.rows : problem.groups * problem.rows;
   const bool tiles_first = problem.cols > kTotalsInL1 || aclgrad_threads() == 1;

@@ -74,7 +74,7 @@ bool are_short_in_tiles(int64_t rows, int64_t cols) {
 // Rows of a group, at least (of 20 to 64 long rows 1.03 to 1.28 times the time).
 constexpr int64_t kLeastRowsOfTiles = 192;
 
-// Long rows, `rows` of a group or of all, of 16 bits those whose FP64 totals do not fit L1
+// Long rows, of 16 bits those whose FP64 totals do not fit L1
 // (32768x2880-g32 1.36 on one thread). Whether they go so is measured (faster_way.h), because one
 // way is better by one pace of the memory and the other by another. A core of Zen 5 reads FP32 at
 // 40 to 41 GB/s so, as much as from end to end, and line by line down sixteen rows

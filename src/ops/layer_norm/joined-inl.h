@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Rows of y that follow each other and are not whole lines, written past the caches: vectors of y
-// are taken where its lines begin, not its rows, so that only the lines that two rows share pass a
-// buffer. (A stage for all of y costs as much again as writing it: f32 24462x511 on one core of Zen
-// 4 took twice the time of 24414x512.)
+// are taken where its lines begin, not its rows, so that only the lines that two rows share are
+// put together. (A stage for all of y costs as much again as writing it: f32 24462x511 on one core
+// of Zen 4 took twice the time of 24414x512.)
 
 #if defined(ACLGRAD_OPS_LAYER_NORM_JOINED_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef ACLGRAD_OPS_LAYER_NORM_JOINED_INL_H_
@@ -17,8 +17,8 @@
 #include <cstring>
 
 #include "kernels/cpu/carry-inl.h"
-#include "kernels/cpu/pairs-inl.h"
 #include "kernels/cpu/prefetch.h"
+#include "kernels/cpu/strips-inl.h"
 #include "ops/layer_norm/ahead.h"
 #include "ops/layer_norm/block-inl.h"
 
@@ -50,7 +50,7 @@ class SharedLine {
     // In registers: a load over two stores waits until both have left, behind streaming ones.
     const Turn turn(kLine - count);
     const VecU32 before = hn::Load(TagU32(), reinterpret_cast<const uint32_t*>(line_));
-    hn::Stream(turn.behind(before, turn(line_of(v))), TagU32(),
+    hn::Stream(turn.behind(before, turn(packed_strip(v))), TagU32(),
                reinterpret_cast<uint32_t*>(begin_));
 #else
     store_clean_strip(v, line_ + kLine - count, false);
@@ -67,7 +67,7 @@ class SharedLine {
   // The last `count` elements of a row, which begin a line.
   HWY_INLINE void begin(const Strip<T>& v, T* y, size_t count) {
 #if HWY_TARGET <= HWY_AVX3
-    hn::Store(line_of(v), TagU32(), reinterpret_cast<uint32_t*>(line_));
+    hn::Store(packed_strip(v), TagU32(), reinterpret_cast<uint32_t*>(line_));
 #else
     store_clean_strip(v, line_, false);
 #endif
@@ -84,13 +84,6 @@ class SharedLine {
  private:
 #if HWY_TARGET <= HWY_AVX3
   using Turn = Rotation<sizeof(T)>;
-  static HWY_INLINE VecU32 line_of(const Strip<T>& v) {
-    if constexpr (kStripVectors<T> == 1) {
-      return hn::BitCast(TagU32(), v.v[0].part[0]);
-    } else {
-      return hn::BitCast(TagU32(), packed(v.v[0].part[0], v.v[1].part[0], T()));
-    }
-  }
 #endif
   alignas(64) T line_[2 * kLine];  // where lines are joined in registers half of it will do
   T* begin_ = nullptr;

@@ -163,7 +163,7 @@ Visiting visiting_of(const Job& job) {
     ahead += fused_rows_ahead(cols * size);
   }
   // Of rows of up to 32 bytes the next sixteen are there already (f32 8333333x1 0.93 of the time).
-  if (kTakesPrefetches && cols * size <= 32) {
+  if (kTakesPrefetches && cols * size <= 32 && follow(job.places.dy) && follow(job.places.x)) {
     out.ahead.twice = false;
     ahead = 2048 / std::max(int64_t{1}, cols * size);
   }

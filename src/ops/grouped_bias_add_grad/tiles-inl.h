@@ -34,11 +34,12 @@ using namespace aclgrad::HWY_NAMESPACE;
 
 // Strips of a tile: short rows are one tile, long ones and parts of them several, which differ by a
 // strip at most. The other registers hold what is added to the totals.
+constexpr size_t kMostTileVectors = 24;
+constexpr auto kMostTile = static_cast<int64_t>(kMostTileVectors * kLanes);
 template <class T>
-constexpr size_t kMostTileStrips = 24 / kStripVectors<T>;
+constexpr size_t kMostTileStrips = kMostTileVectors / kStripVectors<T>;
 template <class T>
 constexpr size_t kLeastTileStrips = kMostTileStrips<T> / 2 + 1;
-constexpr int64_t kMostTile = 24 * kVector;
 // Columns that several tiles have at least: of thirteen strips of 16 bits one of two would have
 // six.
 constexpr int64_t kLeastInTiles = 27 * kVector;
@@ -96,7 +97,7 @@ bool goes_in_tiles(const Job& job, int64_t rows, int64_t cols) {
 }
 
 // One line, in one load: two of 32 bytes with strides of their own are followed worse (f16
-// 13000x7168-g32, one thread, time beside rows from end to end: 1.06 to 1.22 in two, 0.93 so).
+// 13000x7168-g32, one thread, time beside rows from end to end: 1.06 to 1.22 in two, 0.88 so).
 template <class T>
 HWY_INLINE Strip<T> load_line(const T* from) {
   Strip<T> out;

@@ -94,7 +94,14 @@ void sum_blocks(const Job& job, const Block<T>& group, const Span& span, bool wh
     if (goes_in_tiles<T>(job, span.rows, end - begin)) {
       return each_tile<T>(begin, end, [&](int64_t col, int64_t next) {
         for (int64_t index = number; index < stop; ++index) {
-          sum_tile_of(job, block_of(index, so_far), col, next);
+          const Block<T> block = block_of(index, so_far);
+          const int64_t stride = job.problem.row_stride();
+          int64_t following = block.rows * stride;
+          if (index + 1 == stop) {
+            following = next < end ? next - col - (index - number) * plan.block_rows * stride
+                                   : following + begin - col;
+          }
+          sum_tile_of(job, block, col, next, following);
         }
       });
     }

@@ -33,20 +33,21 @@ namespace {
 using namespace aclgrad::HWY_NAMESPACE;
 
 // Strips of a tile: short rows are one tile, long ones and parts of them several, which differ by a
-// strip at most. The other registers hold what is added to the totals.
-constexpr size_t kMostTileVectors = 24;
-constexpr auto kMostTile = static_cast<int64_t>(kMostTileVectors * kLanes);
+// strip at most. The other registers hold what is widened and what is added to the totals.
 template <class T>
-constexpr size_t kMostTileStrips = kMostTileVectors / kStripVectors<T>;
+constexpr size_t kMostTileVectors = sizeof(T) == sizeof(float) ? 24 : 28;
+template <class T>
+constexpr size_t kMostTileStrips = kMostTileVectors<T> / kStripVectors<T>;
 template <class T>
 constexpr size_t kLeastTileStrips = kMostTileStrips<T> / 2 + 1;
-// Columns that several tiles have at least: of thirteen strips of 16 bits one of two would have
-// six.
-constexpr int64_t kLeastInTiles = 27 * kVector;
+// Columns that several tiles have at least: of a strip more than a tile's one of two would have too
+// few.
+template <class T>
+constexpr auto kLeastInTiles = static_cast<int64_t>((kMostTileVectors<T> + 3) * kLanes);
 template <class T>
 constexpr bool have_tiles_enough_strips() {
   constexpr auto kMost = static_cast<int64_t>(kMostTileStrips<T>);
-  for (int64_t n = ceil_div(kLeastInTiles, static_cast<int64_t>(kStrip<T>)); n <= kMost * kMost;
+  for (int64_t n = ceil_div(kLeastInTiles<T>, static_cast<int64_t>(kStrip<T>)); n <= kMost * kMost;
        ++n) {
     if (n / ceil_div(n, kMost) < static_cast<int64_t>(kLeastTileStrips<T>)) return false;
   }
@@ -75,25 +76,23 @@ bool are_short_in_tiles(int64_t rows, int64_t cols) {
 // Rows of a group, at least (of 20 to 64 long rows 1.03 to 1.28 times the time).
 constexpr int64_t kLeastRowsOfTiles = 192;
 
-// Long rows, of 16 bits those whose FP64 totals do not fit L1
-// (32768x2880-g32 1.36 on one thread). Whether they go so is measured (faster_way.h), because one
-// way is better by one pace of the memory and the other by another. A core of Zen 5 reads FP32 at
-// 40 to 41 GB/s so, as much as from end to end, and line by line down sixteen rows
-// (down_rows-inl.h) at 39, 36 where the totals do not fit L1; 16 bits of 7168 columns at 35, row by
-// row at 30. Two cores, time beside the other way, by the faster pace and by the slower: f32
-// 13000x7168-g32 0.89 and 1.02, 32768x2880-g32 0.93 and 1.04; bf16 13000x7168-g32 0.87 to 0.98
-// and 1.17.
+// Long rows. Whether they go so is measured (faster_way.h), because one way is better by one pace
+// of the memory and the other by another. A core of Zen 5 reads FP32 at 40 to 41 GB/s so, as much
+// as from end to end, and line by line down sixteen rows (down_rows-inl.h) at 39, 36 where the
+// totals do not fit L1. Two cores, time beside the other way, by the faster pace and by the slower:
+// f32 13000x7168-g32 0.89 and 1.02, 32768x2880-g32 0.93 and 1.04; bf16, GB/s in tiles and from end
+// to end, 13000x7168-g32 76 and 58, 43 and 48, one thread 36 and 32; 32768x2880-g32 79 and 74, 40
+// and 49, 37 and 39; 11000x8192-g16 71 and 60, 35 and 45, 33 and 31.
 template <class T>
 bool may_go_in_tiles(int64_t rows, int64_t cols) {
-  return has_tiles() && rows >= kLeastRowsOfTiles && cols >= kLongRow &&
-         (sizeof(T) == sizeof(float) || cols > kTotalsInL1);
+  return has_tiles() && rows >= kLeastRowsOfTiles && cols >= kLongRow;
 }
 
 // `cols`: of a row or of a part of it.
 template <class T>
 bool goes_in_tiles(const Job& job, int64_t rows, int64_t cols) {
   return are_short_in_tiles<T>(rows, cols) ||
-         (job.in_tiles && rows >= kLeastRowsOfTiles && cols >= kLeastInTiles);
+         (job.in_tiles && rows >= kLeastRowsOfTiles && cols >= kLeastInTiles<T>);
 }
 
 // One line, in one load: two of 32 bytes with strides of their own are followed worse (f16
@@ -117,20 +116,66 @@ HWY_INLINE Strip<T> load_line(const T* from) {
   return out;
 }
 
+// 16-bit rows of a tile are asked for so many rows ahead: left to itself, the hardware follows them
+// for seconds and then, in the same process, does not (bf16 13000x7168-g32, two cores of Zen 5,
+// GB/s: fourteen strips 35 to 41 or 74, twelve 50 to 63; with 4, 6, 8 and 10 rows ahead 68 to 76,
+// to L2 60 to 76). FP32 rows are followed always, and asking for them costs (78 to 71).
+template <class T>
+constexpr int64_t kTileRowsAhead = sizeof(T) == sizeof(float) ? 0 : 8;
+
+// Addresses of the rows to ask for, one after the other: the last rows of a tile ask for those that
+// are read next, `following` elements behind its first. Not pointers: they may lie behind the
+// tensor, which harms nobody.
+class TileAhead {
+ public:
+  template <class T>
+  TileAhead(const T* row, int64_t stride, int64_t rows, int64_t following) {
+    const auto behind = [row](int64_t elements) {
+      return reinterpret_cast<uintptr_t>(row) + static_cast<uintptr_t>(elements) * sizeof(T);
+    };
+    step_ = static_cast<uintptr_t>(stride) * sizeof(T);
+    following_ = behind(following);
+    end_ = behind(rows * stride);
+    at_ = rows > kTileRowsAhead<T> ? behind(kTileRowsAhead<T> * stride) : following_;
+  }
+
+  HWY_INLINE uintptr_t next() {
+    const uintptr_t row = at_ == end_ ? following_ : at_;
+    at_ = row + step_;
+    return row;
+  }
+
+ private:
+  uintptr_t step_, following_, end_, at_;
+};
+
+// Vectors of totals that a row adds to, and room for the totals of a tile, the last of which may
+// stay zero.
+template <class T>
+constexpr size_t wide_of_row(size_t strips) {
+  return (strips * kStripVectors<T> + kWideLanes - 1) / kWideLanes;
+}
+template <class T>
+constexpr size_t tile_room(size_t strips) {
+  return wide_of_row<T>(strips) * kWideLanes * kChain;
+}
+
 // Adds kStrips strips of columns of `rows` rows, `stride` elements apart, to `totals`, which are
-// aligned to a vector and have room for kMostTile. The last strip begins at column `last`, maybe
-// within the one before it.
+// aligned to a vector and have tile_room(). The last strip begins at column `last`,
+// maybe within the one before it. The rows that are read next lie `following` elements behind.
 //
 // The sums of a chain wait in L1, and while the next one's rows are loaded they are added to the
 // totals, as many with each row as with the next: where that is done at once no line is asked for
 // meanwhile (a core of Zen 5: 38 GB/s). The loop over rows must not be unrolled: then the rows
 // are one stride for each load instruction. Nothing else may branch in it (34 GB/s).
 template <size_t kStrips, class T>
-HWY_INLINE void add_tile(const T* row, int64_t stride, int64_t rows, size_t last, double* totals) {
+HWY_INLINE void add_tile(const T* row, int64_t stride, int64_t rows, size_t last, int64_t following,
+                         double* totals) {
   constexpr size_t kVectors = kStrips * kStripVectors<T>;
-  constexpr size_t kWideOfRow = (kVectors + kWideLanes - 1) / kWideLanes;
-  constexpr size_t kRoom = kWideOfRow * kWideLanes * kChain;
-  static_assert(kRoom >= kVectors * kLanes && kRoom <= kMostTile);
+  constexpr size_t kWideOfRow = wide_of_row<T>(kStrips);
+  constexpr size_t kRoom = tile_room<T>(kStrips);
+  constexpr bool kAsks = kTileRowsAhead<T> != 0;
+  static_assert(kRoom >= kVectors * kLanes);
   alignas(64) float sums[kRoom] = {};  // those behind the last vector stay zero
   const auto add_wide = [&](size_t at) ACLGRAD_INLINED {
     const TagF64 d64;
@@ -141,16 +186,22 @@ HWY_INLINE void add_tile(const T* row, int64_t stride, int64_t rows, size_t last
   const auto add_sums = [&]() ACLGRAD_INLINED {
     for (size_t at = 0; at < kRoom; at += kWideLanes) add_wide(at);
   };
+  TileAhead ahead(row, stride, rows, following);
   const auto sum_chain = [&](int64_t count, auto&& behind_row) ACLGRAD_INLINED {
     F32x16 sum[kVectors];
     for (F32x16& each : sum) each = zero16();  // nothing but -0 becomes +0
     for (int64_t i = 0; i < count; ++i, row += stride) {
+      const uintptr_t fetched = ahead.next();
       for_constants<kStrips>([&](auto s) ACLGRAD_INLINED {
-        const Strip<T> line = load_line(row + (s + 1 < kStrips ? s * kStrip<T> : last));
+        const size_t col = s + 1 < kStrips ? s * kStrip<T> : last;
+        const Strip<T> line = load_line(row + col);
         for_constants<kStripVectors<T>>([&](auto v) ACLGRAD_INLINED {
           constexpr size_t kAt = s * kStripVectors<T> + v;
           sum[kAt] = add(sum[kAt], line.v[v]);
         });
+        if constexpr (kAsks) {
+          prefetch_to_l1(reinterpret_cast<const void*>(fetched + col * sizeof(T)));
+        }
       });
       behind_row();
     }
@@ -169,17 +220,18 @@ HWY_INLINE void add_tile(const T* row, int64_t stride, int64_t rows, size_t last
   add_sums();
 }
 
-// Columns [begin, end) of a block, a tile.
+// Columns [begin, end) of a block, a tile; what is read next lies `following` elements behind it.
 template <class T>
-void sum_tile_of(const Job& job, const Block<T>& block, int64_t begin, int64_t end) {
+void sum_tile_of(const Job& job, const Block<T>& block, int64_t begin, int64_t end,
+                 int64_t following) {
   constexpr auto kWidth = static_cast<int64_t>(kStrip<T>);
   const int64_t cols = end - begin;
-  alignas(64) double totals[kMostTile] = {};
+  alignas(64) double totals[tile_room<T>(kMostTileStrips<T>)] = {};
   for_constants<kMostTileStrips<T> - kLeastTileStrips<T> + 1>([&](auto more) HWY_ATTR {
     constexpr size_t kStrips = kLeastTileStrips<T> + more;
     if (ceil_div(cols, kWidth) == static_cast<int64_t>(kStrips)) {
       add_tile<kStrips>(block.first + begin, job.problem.row_stride(), block.rows,
-                        static_cast<size_t>(cols - kWidth), totals);
+                        static_cast<size_t>(cols - kWidth), following, totals);
     }
   });
   align_totals<kWidth>(totals, cols);

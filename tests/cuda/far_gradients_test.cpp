@@ -56,8 +56,8 @@ Outcome of_groups_with_ends(const std::vector<aclTensor*>& at) {
   return run_grouped_bias_add_grad(at[0], at[1], at[2]);
 }
 
-// Narrow rows, small groups, rows that are folded and long ones. 33 rows are folded to chains of
-// two, and one row is as far from the next as 32 bits cannot count.
+// Narrow rows, short and long ones, and those between. One row is as far from the next as 32 bits
+// cannot count.
 TEST_F(Far, GroupedBiasAddGrad) {
   for (const int64_t cols : {8, 40, 100, 2100}) {
     SCOPED_TRACE(std::to_string(cols) + " columns");

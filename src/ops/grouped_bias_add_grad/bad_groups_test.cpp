@@ -69,7 +69,7 @@ TEST(GroupedBiasAddGrad, MoreBlocksThanAGpuJoinsAtOnce) {
   use_device();
   if (!aclgrad_has_device_queues()) GTEST_SKIP() << "the CPU joins them one by one";
   using namespace grouped_bias_add_grad;
-  const int64_t rows = block_rows(most_folded_rows(1, 4)) * (kCudaTuning.join_rows + 2);
+  const int64_t rows = block_rows(1, 4) * (kCudaTuning.join_rows + 2);
   Tensor dy({1, rows, 1}, ACL_FLOAT), out({1, 1}, ACL_FLOAT);
   dy.fill_integers(1, 0, 3);
   const std::vector<double> values = dy.values();

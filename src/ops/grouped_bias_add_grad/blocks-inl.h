@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Blocks of rows that are neither narrow nor folded, how their totals are written, and groups that
-// need none or few: those of one chain, and short rows whose sums are in registers.
+// Blocks of rows that are not narrow, how their totals are written, and those that need none or
+// few: groups of one chain, and short rows whose sums are in registers.
 
 #if defined(ACLGRAD_OPS_GROUPED_BIAS_ADD_GRAD_BLOCKS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef ACLGRAD_OPS_GROUPED_BIAS_ADD_GRAD_BLOCKS_INL_H_
@@ -40,21 +40,24 @@ struct Block {
   // The group's totals so far, if that is so and it has several blocks.
   double* so_far = nullptr;
   bool begins = true, ends = true;  // the group
-  int64_t fold = 1;                 // rows of a wide row
 };
 
-// Groups of one block, if they do not go in tiles (tiles-inl.h), whose sums are in registers while
-// a chain is read from end to end: small ones, and where there are registers enough and cores take
-// prefetches FP32 ones of several chains (two cores of Zen 5, time beside that of sums in L1:
-// 800000x100-g2000 0.79, x128 0.77, 500000x200 0.87, [30000, 40, 100] 0.80; 300 columns level,
-// [60000, 16, 100] 1.06, [25000, 16, 256] 1.16, 16 bits 0.98).
+// Groups, if they do not go in tiles (tiles-inl.h), whose sums are in registers while a chain is
+// read from end to end: short rows, and where there are registers enough FP32 ones of several
+// chains. Time beside that of sums in L1, two cores of Zen 5: 800000x100-g2000 0.79, x128 0.77,
+// 500000x200 0.87, [30000, 40, 100] 0.80; 300 columns level, [60000, 16, 100] 1.06, [25000, 16,
+// 256] 1.16, 16 bits 0.98. The same with prefetches as if they waited and as if they were dropped:
+// 1200000x70-g32 0.75 and 0.9, x100 0.71 and 0.83, 300000x200-g64 0.86 and 1.0, 150000x256-g64 0.98
+// and 1.1.
 template <class T>
 constexpr int64_t kMostVectors = kParts == 1 && sizeof(T) == sizeof(float) ? 16 : 4;
 template <class T>
 bool fits_registers(int64_t rows, int64_t cols, int64_t stride) {
-  if (is_small_group(rows, cols)) return true;
-  return kMostVectors<T> * kVector > kShortRow && rows > kChainRows &&
-         cols <= kMostVectors<T> * kVector && are_stream<T>(cols, stride);
+  constexpr int64_t kMostOfOthers = 10 * kVector;
+  if (cols <= kShortRow) return true;
+  if (kMostVectors<T> * kVector <= kShortRow || rows <= kChainRows) return false;
+  if (!kTakesPrefetches) return cols <= kMostOfOthers;
+  return cols <= kMostVectors<T> * kVector && are_stream<T>(cols, stride);
 }
 
 // What is fetched ahead of their sums: so many bytes where they are a stream, else what follows the
@@ -62,11 +65,12 @@ bool fits_registers(int64_t rows, int64_t cols, int64_t stride) {
 constexpr int64_t kSmallAheadOfStream = 6144;
 constexpr int64_t kSmallAhead = 4096;
 
-// Elements from the beginning of a group's only block to the next group.
+// Elements from the beginning of a block to the next one.
 template <class T>
-int64_t next_group(const Job& job, const Block<T>& block) {
+int64_t next_block(const Job& job, const Block<T>& block) {
   const Problem& problem = job.problem;
-  return problem.has_ends() ? block.rows * problem.row_stride() : problem.group_stride();
+  const bool whole = block.begins && block.ends;
+  return whole && !problem.has_ends() ? problem.group_stride() : block.rows * problem.row_stride();
 }
 
 template <class T>
@@ -119,17 +123,17 @@ HWY_INLINE void sum_chain(const T* from, int64_t stride, int64_t rows, int64_t l
   }
 }
 
-// Such a group whose rows are N vectors, the last of which begins at column `last`.
+// A block of such a group, whose rows are N vectors, the last of which begins at column `last`.
 template <size_t N, class T>
-void write_from_registers(const Job& job, const Block<T>& block, int64_t last) {
+void sum_in_registers(const Job& job, const Block<T>& block, int64_t last) {
   const int64_t stride = job.problem.row_stride();
   const bool streaming = job.streaming && !block.staged;
   constexpr auto kSize = static_cast<int64_t>(sizeof(T));
   const int64_t next = are_stream<T>(job.problem.cols, stride)
                            ? kSmallAheadOfStream / kSize
-                           : std::min(next_group(job, block), kSmallAhead / kSize);
+                           : std::min(next_block(job, block), kSmallAhead / kSize);
   F32x16 sum[N];
-  if (block.rows <= kChainRows) {
+  if (is_one_chain(block)) {
     sum_chain(block.first, stride, block.rows, last, next, sum);
   } else {
     alignas(64) double totals[N * kLanes] = {};
@@ -138,19 +142,23 @@ void write_from_registers(const Job& job, const Block<T>& block, int64_t last) {
                 next, sum);
       for (size_t k = 0; k < N; ++k) add_to(totals + k * kLanes, sum[k]);
     }
+    if (block.partial != nullptr || block.so_far != nullptr) {
+      align_totals(totals, job.problem.cols);
+      return finish(job, block, totals, 0, 0, job.problem.cols);
+    }
     for (size_t k = 0; k < N; ++k) sum[k] = round16(totals + k * kLanes);
   }
   for (size_t k = 0; k + 1 < N; ++k) put_sum(sum[k], block.out + k * kLanes, kLanes, streaming);
   put_sum(sum[N - 1], block.out + last, kLanes, streaming);
 }
 template <class T>
-void write_from_registers(const Job& job, const Block<T>& block) {
+void sum_in_registers(const Job& job, const Block<T>& block) {
   const int64_t last = job.problem.cols - kVector;
   static_assert(kShortRow <= kMostVectors<T> * kVector);
   const int64_t vectors = ceil_div(job.problem.cols, kVector);
   for_constants<kMostVectors<T> - 1>([&](auto more) HWY_ATTR {
     constexpr size_t kVectors = more + 2;
-    if (vectors == static_cast<int64_t>(kVectors)) write_from_registers<kVectors>(job, block, last);
+    if (vectors == static_cast<int64_t>(kVectors)) sum_in_registers<kVectors>(job, block, last);
   });
 }
 
@@ -170,7 +178,7 @@ void write_chain(const Job& job, const Block<T>& block, int64_t begin, int64_t e
   const auto put = [&](int64_t, int64_t col, const F32x16& sum)
                        HWY_ATTR { put_sum(sum, out + col, kLanes, streaming); };
   const int64_t cols = end - begin;
-  alignas(64) float kept[kKept];
+  alignas(64) float kept[kMostPanel];
   if (are_stream<T>(cols, stride)) {
     return sum_by_rows<1, Fetch::kStream, T>(block.rows, cols, kAheadOfStream<T>, kept, row, put);
   }
@@ -183,7 +191,7 @@ void write_chain(const Job& job, const Block<T>& block, int64_t begin, int64_t e
   if (reads_down() && rows >= kLeastRowsDown<T>) {
     return for_constants<kChain + 1 - kLeastRowsDown<T>>([&](auto more) HWY_ATTR {
       constexpr size_t kRows = kLeastRowsDown<T> + more;
-      if (rows == kRows) sum_down<kRows>(from, stride, next_group(job, block), cols, put);
+      if (rows == kRows) sum_down<kRows>(from, stride, next_block(job, block), cols, put);
     });
   }
   if constexpr (sizeof(T) == sizeof(float)) {
@@ -194,12 +202,12 @@ void write_chain(const Job& job, const Block<T>& block, int64_t begin, int64_t e
     }
   }
   const int64_t step =
-      !kPrefetchesWait ? next_group(job, block) : static_cast<int64_t>(kLongRowsAtOnce) * stride;
+      !kPrefetchesWait ? next_block(job, block) : static_cast<int64_t>(kLongRowsAtOnce) * stride;
   sum_by_rows<kLongRowsAtOnce, Fetch::kEveryVector, T>(block.rows, cols, ahead_of<T>(cols, step),
                                                        kept, row, put);
 }
 
-// A block of rows that are not folded: columns [begin, end), a vector at least.
+// Columns [begin, end), a vector at least, of a block.
 template <class T>
 void sum_long_rows(const Job& job, const Block<T>& block, int64_t begin, int64_t end) {
   if (is_one_chain(block)) return write_chain(job, block, begin, end);

@@ -14,7 +14,7 @@ struct Case {
   std::vector<int64_t> sizes;  // rows of each group
 };
 
-// Around the lanes (16), the chains (16), the wide rows and the blocks of FP32 and of 16-bit data
+// Around the lanes (16), the chains (16), the tiles and the blocks of FP32 and of 16-bit data
 // (tree.h); empty groups; groups of one row; columns enough to be shared.
 inline const std::vector<Case>& test_cases() {
   static const std::vector<Case> cases = {

@@ -34,8 +34,6 @@ constexpr int64_t kPanel = 4096;
 inline int64_t panel_columns() { return kTakesPrefetches ? kMostStreamColumns : kPanel; }
 // Room for the last of a row, which has a vector at least, and so up to fifteen columns more.
 constexpr int64_t kMostPanel = kMostStreamColumns + kVector;
-// Columns whose sums are kept while rows are read from end to end.
-constexpr int64_t kKept = std::max(kMostPanel, kWidestRow);
 
 // Where prefetches wait, each of several rows is fetched so far ahead, and with its end the row
 // that comes after them. Two cores of Emerald Rapids, which read one row after the other at 27 to
@@ -146,7 +144,7 @@ HWY_INLINE void sum_chain(const Chain<T>& chain, int64_t begin, int64_t end, Put
   const auto put_after = [&](int64_t place, int64_t col, const F32x16& sum)
                              HWY_ATTR { put(place, begin + col, sum); };
   if (are_stream<T>(cols, chain.stride)) {
-    alignas(64) float kept[kKept];
+    alignas(64) float kept[kMostPanel];
     return sum_by_rows<1, Fetch::kStream, T>(count, cols, kAheadOfStream<T>, kept, row, put_after);
   }
   if constexpr (sizeof(T) == sizeof(float)) {
@@ -157,7 +155,7 @@ HWY_INLINE void sum_chain(const Chain<T>& chain, int64_t begin, int64_t end, Put
     }
   }
   if (are_short<T>(cols) || has_small_l2()) {
-    alignas(64) float kept[kKept];
+    alignas(64) float kept[kMostPanel];
     if (are_short<T>(cols)) {
       const Ahead ahead = ahead_of_short<T>(chain.stride == cols, chain.stride);
       return sum_by_rows<kRowsAtOnce<T>, Fetch::kEveryVector, T>(count, cols, ahead, kept, row,

@@ -26,7 +26,6 @@
 #include "kernels/cpu/stage-inl.h"
 #include "ops/grouped_bias_add_grad/blocks-inl.h"
 #include "ops/grouped_bias_add_grad/chains-inl.h"
-#include "ops/grouped_bias_add_grad/folded_rows-inl.h"
 #include "ops/grouped_bias_add_grad/narrow_groups-inl.h"
 #include "ops/grouped_bias_add_grad/tiles-inl.h"
 
@@ -85,10 +84,6 @@ void sum_blocks(const Job& job, const Block<T>& group, const Span& span, bool wh
     block.ends = index + 1 == blocks;
     return block;
   };
-  if (group.fold > 1) {
-    for (; number < stop; ++number) sum_short_rows(job, block_of(number, nullptr));
-    return;
-  }
   alignas(64) double so_far[kMostPanel];
   if constexpr (kParts == 1) {
     if (goes_in_tiles<T>(job, span.rows, end - begin)) {
@@ -105,6 +100,10 @@ void sum_blocks(const Job& job, const Block<T>& group, const Span& span, bool wh
         }
       });
     }
+  }
+  if (fits_registers<T>(span.rows, job.problem.cols, job.problem.row_stride())) {
+    for (; number < stop; ++number) sum_in_registers(job, block_of(number, so_far));
+    return;
   }
   const int64_t panel = panel_columns();
   for (int64_t col = begin; col < end;) {
@@ -151,10 +150,9 @@ void sum_stretch(const Job& job, const Wave& wave, int64_t stretch, int64_t begi
     block.out = static_cast<T*>(job.at.dbias) + group * problem.dbias.strides[0];
     block.staged = staged && block.rows <= kChainRows;
     if (block.staged) block.out = stage.room(block.out, static_cast<size_t>(problem.cols));
-    block.fold = folded_rows(span.rows, plan.most_folded);
-    if (blocks == 1 && block.fold == 1 && !goes_in_tiles<T>(job, span.rows, problem.cols) &&
+    if (blocks == 1 && !goes_in_tiles<T>(job, span.rows, problem.cols) &&
         fits_registers<T>(span.rows, problem.cols, problem.row_stride())) {
-      write_from_registers(job, block);
+      sum_in_registers(job, block);
       continue;
     }
     const int64_t number = ceil_div(std::max(int64_t{0}, from - span.start), plan.block_rows);

@@ -2,7 +2,7 @@
 // GroupedBiasAddGrad on a GPU. A group's rows are cut into the blocks of tree.h; a block of threads
 // takes one of them by a range of columns and adds it in the order of tree.h, so the bits are the
 // CPU's. Groups of one block are written at once; the blocks of others leave FP64 totals, which a
-// second kernel joins in order. Narrow rows and small groups: short_groups.cuh.
+// second kernel joins in order. Narrow and short rows: short_groups.cuh.
 #include "base/checked.h"
 #include "ops/grouped_bias_add_grad/place.cuh"
 #include "ops/grouped_bias_add_grad/problem.h"
@@ -17,34 +17,23 @@ struct alignas(kWidth * sizeof(T)) Group {
   T each[kWidth];
 };
 
-// The totals of columns [col, col + kWidth) of the wide rows' row j.
+// The sums of columns [col, col + kWidth) of one chain: of the rows from `from` on, `left` of them.
 template <class T, int kWidth>
-__device__ void add_chains(const Task& task, const Rows& rows, int64_t fold, int64_t j, int64_t col,
-                           double (&totals)[kWidth]) {
-  const T* const from = static_cast<const T*>(task.dy) + rows.first + j * task.row_stride + col;
-  const int64_t step = fold * task.row_stride;
-  const int64_t wide_rows = rows.count > j ? ceil_div(rows.count - j, fold) : 0;
-  for (int k = 0; k < kWidth; ++k) totals[k] = 0.0;
-  for (int64_t wide = 0; wide < wide_rows; wide += kChainRows) {
-    using Access = Group<T, kWidth>;
-    Access values[kChainRows];
-    const T* const row = from + wide * step;
-    const int64_t left = wide_rows - wide;
+__device__ void add_chain(const Task& task, const T* from, int64_t left, float (&sums)[kWidth]) {
+  using Access = Group<T, kWidth>;
+  Access values[kChainRows];
 #pragma unroll
-    for (int i = 0; i < kChainRows; ++i) {
-      if (i < left) values[i] = *reinterpret_cast<const Access*>(row + i * step);
-    }
-    float sums[kWidth] = {};
+  for (int i = 0; i < kChainRows; ++i) {
+    if (i < left) values[i] = *reinterpret_cast<const Access*>(from + i * task.row_stride);
+  }
 #pragma unroll
-    for (int i = 0; i < kChainRows; ++i) {
-      if (i >= left) continue;
-      for (int k = 0; k < kWidth; ++k) sums[k] += cuda::widen(values[i].each[k]);
-    }
-    for (int k = 0; k < kWidth; ++k) totals[k] += static_cast<double>(sums[k]);
+  for (int i = 0; i < kChainRows; ++i) {
+    if (i >= left) continue;
+    for (int k = 0; k < kWidth; ++k) sums[k] += cuda::widen(values[i].each[k]);
   }
 }
 
-// Columns [begin, end) of an item, a thread a group of columns: rows that are not folded.
+// Columns [begin, end) of an item, a thread a group of columns, chain after chain.
 template <class T, int kWidth>
 __device__ void sum_long_rows(const Task& task, const Item& item, int64_t begin, int64_t end) {
   const int64_t blocks = blocks_of(task, item);
@@ -52,57 +41,64 @@ __device__ void sum_long_rows(const Task& task, const Item& item, int64_t begin,
   for (int64_t col = begin + int64_t{cuda::thread_index()} * kWidth; col < end; col += stride) {
     double sums[kWidth] = {};
     for (int64_t block = 0; block < blocks; ++block) {
-      double totals[kWidth];
-      add_chains<T, kWidth>(task, rows_of(task, item, item.number + block), 1, 0, col, totals);
+      const Rows rows = rows_of(task, item, item.number + block);
+      const T* const from = static_cast<const T*>(task.dy) + rows.first + col;
+      double totals[kWidth] = {};
+      for (int64_t row = 0; row < rows.count; row += kChainRows) {
+        float chain[kWidth] = {};
+        add_chain(task, from + row * task.row_stride, rows.count - row, chain);
+        for (int k = 0; k < kWidth; ++k) totals[k] += static_cast<double>(chain[k]);
+      }
       for (int k = 0; k < kWidth; ++k) sums[k] += totals[k];
     }
     for (int k = 0; k < kWidth; ++k) put<T>(task, item, col + k, sums[k]);
   }
 }
 
-// The same for rows of fewer elements, whose totals are folded in shared memory where rows are. All
+// The same for rows of fewer elements: as many chains as there is room for side by side. All
 // threads of the block call it.
 template <class T, int kWidth>
-__device__ void sum_wide_rows(const Task& task, const Item& item, int64_t begin, int64_t end,
-                              double* totals) {
+__device__ void sum_rows(const Task& task, const Item& item, int64_t begin, int64_t end,
+                         float* sums) {
+  constexpr int kOwn = kCudaTuning.own_cols;
   const int64_t cols = end - begin;
+  const int64_t accesses = cols / kWidth;
+  const int64_t of_round = kCudaTuning.sums / cols;
   const int64_t blocks = blocks_of(task, item);
-  const int64_t fold = folded_rows(item.rows, task.most_folded);
+  double all[kOwn] = {};
   for (int64_t block = 0; block < blocks; ++block) {
     const Rows rows = rows_of(task, item, item.number + block);
-    int64_t kept = fold < rows.count ? fold : rows.count;
-    const int64_t accesses = cols / kWidth;
-    for (int64_t i = cuda::thread_index(); i < kept * accesses; i += cuda::thread_count()) {
-      const int64_t j = i / accesses;
-      const int64_t col = i % accesses * kWidth;
-      double sums[kWidth];
-      add_chains<T, kWidth>(task, rows, fold, j, begin + col, sums);
-      for (int k = 0; k < kWidth; ++k) totals[j * cols + col + k] = sums[k];
-    }
-    __syncthreads();
-    while (kept > 1) {
-      const int64_t half = ceil_div(kept, int64_t{2});
-      for (int64_t i = cuda::thread_index(); i < (kept - half) * cols; i += cuda::thread_count()) {
-        totals[i] += totals[half * cols + i];
+    const T* const from = static_cast<const T*>(task.dy) + rows.first + begin;
+    const int64_t chains = ceil_div(rows.count, kChainRows);
+    double totals[kOwn] = {};
+    for (int64_t first = 0; first < chains; first += of_round) {
+      const int64_t here = clamp_to(chains - first, 0, of_round);
+      for (int64_t i = cuda::thread_index(); i < here * accesses; i += cuda::thread_count()) {
+        const int64_t row = (first + i / accesses) * kChainRows;
+        const int64_t col = i % accesses * kWidth;
+        float chain[kWidth] = {};
+        add_chain(task, from + row * task.row_stride + col, rows.count - row, chain);
+        for (int k = 0; k < kWidth; ++k) sums[i / accesses * cols + col + k] = chain[k];
       }
       __syncthreads();
-      kept = half;
-    }
-    // Behind the folded totals: the sum of the blocks before.
-    double* const sums = totals + kCudaTuning.totals - cols;
-    for (int64_t i = cuda::thread_index(); i < cols; i += cuda::thread_count()) {
-      if (blocks == 1) {
-        put<T>(task, item, begin + i, kept > 0 ? totals[i] : 0.0);
-        continue;
+      for (int own = 0; own < kOwn; ++own) {
+        const int64_t col = cuda::thread_index() + int64_t{own} * cuda::thread_count();
+        if (col >= cols) continue;
+        for (int64_t chain = 0; chain < here; ++chain) {
+          totals[own] += static_cast<double>(sums[chain * cols + col]);
+        }
       }
-      sums[i] = (block == 0 ? 0.0 : sums[i]) + totals[i];
-      if (block + 1 == blocks) put<T>(task, item, begin + i, sums[i]);
+      __syncthreads();  // the next ones come to the same place
     }
-    __syncthreads();
+    for (int own = 0; own < kOwn; ++own) all[own] += totals[own];
+  }
+  for (int own = 0; own < kOwn; ++own) {
+    const int64_t col = cuda::thread_index() + int64_t{own} * cuda::thread_count();
+    if (col < cols) put<T>(task, item, begin + col, all[own]);
   }
 }
 
-template <class T, int kWidth, bool kFolded>
+template <class T, int kWidth, bool kLong>
 __global__ void __launch_bounds__(kCudaTuning.threads) sum_blocks(Task task) {
   const Lane lane(task);
   const int64_t pieces = item_count(task) * task.tiles;
@@ -110,18 +106,16 @@ __global__ void __launch_bounds__(kCudaTuning.threads) sum_blocks(Task task) {
     const Item item = item_at(task, piece / task.tiles);
     const int64_t begin = piece % task.tiles * task.tile_cols;
     const int64_t end = clamp_to(begin + task.tile_cols, 0, task.cols);
-    if constexpr (kFolded) {
-      __shared__ union {
-        double totals[kCudaTuning.totals];
-        float sums[2 * kRoundSums];
-      } shared;
-      if (is_small_group(item.rows, task.cols)) {
-        sum_short_item<T>(task, item, lane, shared.sums);
-      } else {
-        sum_wide_rows<T, kWidth>(task, item, begin, end, shared.totals);
-      }
-    } else {
+    if constexpr (kLong) {
       sum_long_rows<T, kWidth>(task, item, begin, end);
+    } else {
+      __shared__ float sums[kCudaTuning.sums];
+      static_assert(kCudaTuning.sums >= 2 * kRoundSums);
+      if (task.cols <= kShortRow) {
+        sum_short_item<T>(task, item, lane, sums);
+      } else {
+        sum_rows<T, kWidth>(task, item, begin, end, sums);
+      }
     }
   }
 }
@@ -198,14 +192,14 @@ cudaError_t launch_sums(const CudaPlan& plan, const Task& task, const CudaQueue&
       return cuda::launch(queue, plan.sums, sum_short_groups<T>, task);
     case Form::kNarrowItems:
       return cuda::launch(queue, plan.sums, sum_narrow_items<T>, task);
-    case Form::kWideRows:
-      return plan.wide ? cuda::launch(queue, plan.sums, sum_blocks<T, kWidth, true>, task)
-                       : cuda::launch(queue, plan.sums, sum_blocks<T, 1, true>, task);
+    case Form::kRows:
+      return plan.wide ? cuda::launch(queue, plan.sums, sum_blocks<T, kWidth, false>, task)
+                       : cuda::launch(queue, plan.sums, sum_blocks<T, 1, false>, task);
     case Form::kLongRows:
       break;
   }
-  return plan.wide ? cuda::launch(queue, plan.sums, sum_blocks<T, kWidth, false>, task)
-                   : cuda::launch(queue, plan.sums, sum_blocks<T, 1, false>, task);
+  return plan.wide ? cuda::launch(queue, plan.sums, sum_blocks<T, kWidth, true>, task)
+                   : cuda::launch(queue, plan.sums, sum_blocks<T, 1, true>, task);
 }
 
 template <class T>
@@ -244,7 +238,6 @@ CudaAnswer run_cuda(const Problem& problem, const Plan& plan, const Addresses& a
   task.group_stride = problem.group_stride();
   task.out_stride = problem.dbias.strides[0];
   task.end_stride = problem.has_ends() ? problem.ends.strides[0] : 0;
-  task.most_folded = plan.most_folded;
   task.block_rows = plan.block_rows;
   task.partial_rows = plan.partial_rows;
   task.tile_cols = launches.tile_cols;

@@ -18,7 +18,8 @@ namespace aclgrad::grouped_bias_add_grad {
 struct CudaTuning {
   unsigned threads;  // of a block that sums rows
   int access_bytes;  // of one thread, where rows are aligned to it
-  int64_t totals;    // FP64 totals of a block of wide rows: 40 KB of shared memory
+  int own_cols;      // columns of rows that are not long, whose totals a thread has, at most
+  int64_t sums;      // FP32 sums of such rows' chains: 32 KB of shared memory
   unsigned join_threads;
   int join_rows;           // totals of a column under way at a time: 32 KB of shared memory
   int join_reads;          // and of them those read ahead of the addition
@@ -32,8 +33,8 @@ struct CudaTuning {
 };
 // Chosen by counting what is under way at a time: sixteen loads a thread. Of a big group's hundreds
 // of totals a column, eight at a time would take 20 us behind 170 us of reading. Not measured.
-inline constexpr CudaTuning kCudaTuning = {128,  16, 5120, 256, 128, 8,   4096,
-                                           1024, 4,  4,    4,   64,  8192};
+inline constexpr CudaTuning kCudaTuning = {128,  16,   4, 8192, 256, 128, 8,
+                                           4096, 1024, 4, 4,    4,   64,  8192};
 
 inline constexpr auto kChainRows = static_cast<int64_t>(kChain);
 
@@ -44,8 +45,8 @@ enum class Form : uint8_t {
   kFewRows,      // narrow rows, equal groups of few: a unit of threads takes several
   kShortGroups,  // equal groups: a unit of threads each
   kNarrowItems,  // narrow rows: a block of threads an item
-  kWideRows,     // a block an item and tile, rows folded where the tree has it
-  kLongRows,     // the same, rows as they are
+  kRows,         // a block an item and tile, its chains side by side
+  kLongRows,     // a block an item and tile, chain after chain
 };
 
 struct CudaPlan {
@@ -80,7 +81,7 @@ inline int64_t expected_items(const Problem& problem, const Plan& plan) {
 // Equal groups that units of threads take: short ones, if there are enough of them.
 inline bool are_short(const Problem& problem, const Plan& plan, int64_t chains) {
   if (problem.has_ends() || problem.rows > plan.block_rows) return false;
-  if (!is_narrow(problem.cols) && !is_small_group(problem.rows, problem.cols)) return false;
+  if (!is_narrow(problem.cols) && problem.cols > kShortRow) return false;
   const bool many = problem.groups >= kCudaTuning.many_groups;
   return chains <= (many ? kCudaTuning.many_chains : kCudaTuning.short_chains);
 }
@@ -106,10 +107,8 @@ inline CudaPlan plan_cuda(const Problem& problem, const Plan& plan, bool aligned
   } else if (is_narrow(cols)) {
     out.form = Form::kNarrowItems;
   } else if (cols < kLongRow) {
-    out.form = Form::kWideRows;
-    // The last columns' room is for sums over blocks.
-    const int64_t most = kCudaTuning.totals / (plan.most_folded + 1);
-    out.tile_cols = std::min(cols, std::max(width, most / width * width));
+    out.form = Form::kRows;
+    out.tile_cols = std::min(cols, int64_t{kCudaTuning.threads} * kCudaTuning.own_cols);
   } else {
     out.form = Form::kLongRows;
     out.tile_cols = int64_t{kCudaTuning.threads} * width;

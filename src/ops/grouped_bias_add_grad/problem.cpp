@@ -213,8 +213,7 @@ struct Call {
 Plan make_plan(const Problem& problem) {
   Plan plan;
   const int64_t cols = problem.cols;
-  plan.most_folded = most_folded_rows(cols, static_cast<int64_t>(dtype_size(problem.dy.dtype)));
-  plan.block_rows = block_rows(plan.most_folded);
+  plan.block_rows = block_rows(cols, static_cast<int64_t>(dtype_size(problem.dy.dtype)));
   plan.group_cost = is_narrow(cols) ? kNarrowGroup : 4 + kLeastCols / cols;
   const int64_t rows = problem.has_ends() ? problem.rows : problem.groups * problem.rows;
   // The cap keeps the sum in range for shapes that no memory holds.
@@ -222,8 +221,7 @@ Plan make_plan(const Problem& problem) {
   plan.task_rows = std::max(plan.block_rows, ceil_div(kTask, cols));
   const int64_t least_cols = std::max(kLeastCols, ceil_div(kTask, std::min(line, plan.task_rows)));
   const int64_t wanted = ceil_div(kEnoughTasks, ceil_div(line, plan.task_rows));
-  plan.column_tasks =  // rows that are folded are not cut
-      plan.most_folded > 1 ? 1 : std::clamp(cols / least_cols, int64_t{1}, wanted);
+  plan.column_tasks = cols < kLongRow ? 1 : std::clamp(cols / least_cols, int64_t{1}, wanted);
   plan.task_cols = round_up(ceil_div(cols, plan.column_tasks), 32);
   // The last range has sixteen columns at least, or all.
   plan.column_tasks =

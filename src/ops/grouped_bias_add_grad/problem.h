@@ -38,11 +38,15 @@ struct Problem {
   int64_t group_stride() const { return has_ends() ? 0 : dy.strides[0]; }
 };
 
+// Rows of up to so many elements are short: a chain's sums are in registers.
+inline constexpr int64_t kShortRow = 64;
+// Rows of so many elements are long: where there are few, ranges of their columns are shared.
+inline constexpr int64_t kLongRow = 2080;
+
 // How it is cut, from the shape alone; run_cpu() leaves rows whole where threads have enough to do.
 // The groups stand one after the other on a line of work,
 // measured in rows; a task does what begins in one stretch of the line, in one range of columns.
 struct Plan {
-  int64_t most_folded = 0;   // rows of a wide row, at most
   int64_t block_rows = 0;    // rows of a block
   int64_t group_cost = 0;    // what a group costs besides its rows, in rows
   int64_t task_rows = 0;     // stretch of the line that is one task

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Narrow rows, and small groups of short ones (tree.h): a vector of such rows has at most 64
+// Narrow rows (tree.h), and short ones (problem.h): a vector of such rows has at most 64
 // elements, each of which a thread of a unit adds down a chain; what is left of a unit's vectors is
 // joined by shuffles. Many equal groups are shared among units, other items among the units of a
 // block, chain by chain.

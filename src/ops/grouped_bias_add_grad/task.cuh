@@ -21,7 +21,7 @@ struct Task {
   DeviceRecord* record;
   int64_t groups, rows, cols;
   int64_t row_stride, group_stride, out_stride, end_stride;
-  int64_t most_folded, block_rows, partial_rows;
+  int64_t block_rows, partial_rows;
   int64_t tile_cols, tiles;
   int64_t join_lanes;
   int64_t chains;  // of an equal group that units of threads take

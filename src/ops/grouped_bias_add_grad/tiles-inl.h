@@ -40,20 +40,14 @@ template <class T>
 constexpr size_t kMostTileStrips = kMostTileVectors<T> / kStripVectors<T>;
 template <class T>
 constexpr size_t kLeastTileStrips = kMostTileStrips<T> / 2 + 1;
-// Columns that several tiles have at least: of a strip more than a tile's one of two would have too
-// few.
+// Whether so many columns are tiles that have strips enough: of fifteen strips of 16 bits one of
+// two would have seven.
 template <class T>
-constexpr auto kLeastInTiles = static_cast<int64_t>((kMostTileVectors<T> + 3) * kLanes);
-template <class T>
-constexpr bool have_tiles_enough_strips() {
-  constexpr auto kMost = static_cast<int64_t>(kMostTileStrips<T>);
-  for (int64_t n = ceil_div(kLeastInTiles<T>, static_cast<int64_t>(kStrip<T>)); n <= kMost * kMost;
-       ++n) {
-    if (n / ceil_div(n, kMost) < static_cast<int64_t>(kLeastTileStrips<T>)) return false;
-  }
-  return true;
+constexpr bool are_tiles(int64_t cols) {
+  const int64_t strips = ceil_div(cols, static_cast<int64_t>(kStrip<T>));
+  const int64_t tiles = ceil_div(strips, static_cast<int64_t>(kMostTileStrips<T>));
+  return strips / tiles >= static_cast<int64_t>(kLeastTileStrips<T>);
 }
-static_assert(have_tiles_enough_strips<float>() && have_tiles_enough_strips<float16_t>());
 constexpr int64_t kLeastShort = 12 * kVector + 1, kMostShort = 16 * kVector;
 
 // Columns of FP64 totals that stay in L1.
@@ -65,7 +59,7 @@ inline bool has_tiles() { return kParts == 1 && kTakesPrefetches; }
 
 // Short rows: FP32 ones of 193 to 256 columns, beside sums in registers row by row 400000x256-g1000
 // 0.88 to 0.92 of the time, one thread 0.86, 500000x200-g1000 0.91. Others beside sums in L1: 100
-// to 250 rows of 300 to 1500 columns 0.94 to 1.07; groups that are folded 1.02 to 1.06.
+// to 250 rows of 300 to 1500 columns 0.94 to 1.07.
 template <class T>
 bool are_short_in_tiles(int64_t rows, int64_t cols) {
   constexpr int64_t kLeastRows = 64;
@@ -76,23 +70,24 @@ bool are_short_in_tiles(int64_t rows, int64_t cols) {
 // Rows of a group, at least (of 20 to 64 long rows 1.03 to 1.28 times the time).
 constexpr int64_t kLeastRowsOfTiles = 192;
 
-// Long rows. Whether they go so is measured (faster_way.h), because one way is better by one pace
-// of the memory and the other by another. A core of Zen 5 reads FP32 at 40 to 41 GB/s so, as much
-// as from end to end, and line by line down sixteen rows (down_rows-inl.h) at 39, 36 where the
-// totals do not fit L1. Two cores, time beside the other way, by the faster pace and by the slower:
-// f32 13000x7168-g32 0.89 and 1.02, 32768x2880-g32 0.93 and 1.04; bf16, GB/s in tiles and from end
-// to end, 13000x7168-g32 76 and 58, 43 and 48, one thread 36 and 32; 32768x2880-g32 79 and 74, 40
-// and 49, 37 and 39; 11000x8192-g16 71 and 60, 35 and 45, 33 and 31.
+// Longer ones. Whether they go so is measured (faster_way.h), because one way is better by one pace
+// of the memory and the other by another, or for one length (4 KiB are few lines of L1 again and
+// again: one thread f32 60000x1536-g100 39 GB/s so, 35 the other way, 45000x1024-g90 37 and 38.5).
+// A core of Zen 5 reads FP32 at 40 to 41 GB/s so, as much as from end to end, and line by line down
+// sixteen rows (down_rows-inl.h) at 39, 36 where the totals do not fit L1. Two cores, time beside
+// the other way, by the faster pace and by the slower: f32 13000x7168-g32 0.89 and 1.02,
+// 32768x2880-g32 0.93 and 1.04; bf16, GB/s in tiles and from end to end, 13000x7168-g32 76 and 58,
+// 43 and 48, one thread 36 and 32; 32768x2880-g32 79 and 74, 40 and 49, 37 and 39; 11000x8192-g16
+// 71 and 60, 35 and 45, 33 and 31.
 template <class T>
 bool may_go_in_tiles(int64_t rows, int64_t cols) {
-  return has_tiles() && rows >= kLeastRowsOfTiles && cols >= kLongRow;
+  return has_tiles() && rows >= kLeastRowsOfTiles && cols > kMostShort && are_tiles<T>(cols);
 }
 
 // `cols`: of a row or of a part of it.
 template <class T>
 bool goes_in_tiles(const Job& job, int64_t rows, int64_t cols) {
-  return are_short_in_tiles<T>(rows, cols) ||
-         (job.in_tiles && rows >= kLeastRowsOfTiles && cols >= kLeastInTiles<T>);
+  return are_short_in_tiles<T>(rows, cols) || (job.in_tiles && may_go_in_tiles<T>(rows, cols));
 }
 
 // One line, in one load: two of 32 bytes with strides of their own are followed worse (f16

@@ -34,7 +34,7 @@ struct Wave {
 // not go to memory and back (3 % of what is read of FP32, 13000x7168-g32, 6 % of 16 bits): the one
 // where it begins, if the thread that has it is left with as much when it is done.
 inline bool is_whole(const Job& job, const Wave& wave, const Span& span) {
-  if (job.plan.most_folded > 1 || span.rows <= job.plan.block_rows) return false;
+  if (is_narrow(job.problem.cols) || span.rows <= job.plan.block_rows) return false;
   const int64_t stretch = (span.start - wave.start) / job.plan.task_rows;
   const int64_t run = run_of(wave.stretches, wave.runs, stretch);
   const int64_t left = run_begin(wave.stretches, wave.runs, run + 1) - stretch;

@@ -48,8 +48,7 @@ void expect_plan(const Shape& shape, aclDataType dtype, bool aligned) {
   problem.dy.dtype = dtype;
   problem.ends.dtype = shape.has_ends ? ACL_INT64 : ACL_DT_UNDEFINED;
   Plan cut;
-  cut.most_folded = most_folded_rows(shape.cols, size);
-  cut.block_rows = block_rows(cut.most_folded);
+  cut.block_rows = block_rows(shape.cols, size);
   cut.partial_rows = shape.rows > cut.block_rows ? 1 : 0;
   const CudaPlan plan = plan_cuda(problem, cut, aligned);
 
@@ -57,15 +56,16 @@ void expect_plan(const Shape& shape, aclDataType dtype, bool aligned) {
   EXPECT_LT((plan.tiles - 1) * plan.tile_cols, shape.cols) << name;
   const int64_t width = plan.wide ? kCudaTuning.access_bytes / size : 1;
   EXPECT_EQ(plan.tile_cols % width, 0) << name;
-  EXPECT_LE(kCudaTuning.totals * int64_t{sizeof(double)}, int64_t{cuda::kSharedBytes});
-  if (plan.form == Form::kWideRows) {
-    EXPECT_LE((cut.most_folded + 1) * plan.tile_cols, kCudaTuning.totals) << name;
-    // A small group among them is one block's.
+  EXPECT_LE(kCudaTuning.sums * int64_t{sizeof(float)}, int64_t{cuda::kSharedBytes});
+  if (plan.form == Form::kRows) {
+    EXPECT_LE(plan.tile_cols, kCudaTuning.sums) << name;
+    EXPECT_LE(plan.tile_cols, int64_t{kCudaTuning.threads} * kCudaTuning.own_cols) << name;
+    // Short rows are one block's.
     if (shape.cols <= kShortRow) {
       EXPECT_EQ(plan.tiles, 1) << name;
     }
   }
-  if (plan.form != Form::kWideRows && plan.form != Form::kLongRows) {
+  if (plan.form != Form::kRows && plan.form != Form::kLongRows) {
     EXPECT_EQ(plan.tiles, 1) << name;
     EXPECT_LE(plan.fold * shape.cols, plan.unit) << name;
     EXPECT_EQ(static_cast<int>(kCudaTuning.threads) % plan.unit, 0) << name;

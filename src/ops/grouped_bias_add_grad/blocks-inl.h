@@ -10,6 +10,7 @@
 #endif
 
 #include <algorithm>
+#include <cstdlib>
 
 #include "base/checked.h"
 #include "kernels/cpu/constants-inl.h"
@@ -46,9 +47,9 @@ struct Block {
 // read from end to end: short rows, and where there are registers enough FP32 ones of several
 // chains. Time beside that of sums in L1, two cores of Zen 5: 800000x100-g2000 0.79, x128 0.77,
 // 500000x200 0.87, [30000, 40, 100] 0.80; 300 columns level, [60000, 16, 100] 1.06, [25000, 16,
-// 256] 1.16, 16 bits 0.98. The same with prefetches as if they waited and as if they were dropped:
-// 1200000x70-g32 0.75 and 0.9, x100 0.71 and 0.83, 300000x200-g64 0.86 and 1.0, 150000x256-g64 0.98
-// and 1.1.
+// 256] 1.16, 16 bits 0.98. The same there with prefetches as if they waited and as if they were
+// dropped (such cores were not measured): 1200000x70-g32 0.75 and 0.9, x100 0.71 and 0.83,
+// 300000x200-g64 0.86 and 1.0, 150000x256-g64 0.98 and 1.1.
 template <class T>
 constexpr int64_t kMostVectors = kParts == 1 && sizeof(T) == sizeof(float) ? 16 : 4;
 template <class T>
@@ -60,10 +61,10 @@ bool fits_registers(int64_t rows, int64_t cols, int64_t stride) {
   return cols <= kMostVectors<T> * kVector && are_stream<T>(cols, stride);
 }
 
-// What is fetched ahead of their sums: so many bytes where they are a stream, else what follows the
-// group, or so many at most.
-constexpr int64_t kSmallAheadOfStream = 6144;
-constexpr int64_t kSmallAhead = 4096;
+// What is fetched ahead of such sums: so many bytes where rows are a stream, else as many rows as
+// so many bytes hold, or what follows a block of fewer.
+constexpr int64_t kBytesAheadOfStream = 6144;
+constexpr int64_t kBytesAhead = 4096;
 
 // Elements from the beginning of a block to the next one.
 template <class T>
@@ -123,15 +124,18 @@ HWY_INLINE void sum_chain(const T* from, int64_t stride, int64_t rows, int64_t l
   }
 }
 
-// A block of such a group, whose rows are N vectors, the last of which begins at column `last`.
+// A block whose sums fit registers: rows of N vectors, the last of which begins at column `last`.
 template <size_t N, class T>
 void sum_in_registers(const Job& job, const Block<T>& block, int64_t last) {
   const int64_t stride = job.problem.row_stride();
   const bool streaming = job.streaming && !block.staged;
   constexpr auto kSize = static_cast<int64_t>(sizeof(T));
-  const int64_t next = are_stream<T>(job.problem.cols, stride)
-                           ? kSmallAheadOfStream / kSize
-                           : std::min(next_block(job, block), kSmallAhead / kSize);
+  int64_t next = kBytesAheadOfStream / kSize;
+  if (!are_stream<T>(job.problem.cols, stride)) {
+    const int64_t apart = std::max(int64_t{1}, std::abs(stride));
+    const int64_t rows = std::max(int64_t{1}, kBytesAhead / kSize / apart);
+    next = block.rows <= rows ? next_block(job, block) : rows * stride;
+  }
   F32x16 sum[N];
   if (is_one_chain(block)) {
     sum_chain(block.first, stride, block.rows, last, next, sum);
@@ -209,7 +213,7 @@ void write_chain(const Job& job, const Block<T>& block, int64_t begin, int64_t e
 
 // Columns [begin, end), a vector at least, of a block.
 template <class T>
-void sum_long_rows(const Job& job, const Block<T>& block, int64_t begin, int64_t end) {
+void sum_block(const Job& job, const Block<T>& block, int64_t begin, int64_t end) {
   if (is_one_chain(block)) return write_chain(job, block, begin, end);
   alignas(64) double totals[kMostPanel];
   const auto keep = adding_to(totals);

@@ -14,8 +14,8 @@ struct Case {
   std::vector<int64_t> sizes;  // rows of each group
 };
 
-// Around the lanes (16), the chains (16), the tiles and the blocks of FP32 and of 16-bit data
-// (tree.h); empty groups; groups of one row; columns enough to be shared.
+// Around the lanes (16), the chains (16), registers, tiles and the blocks of FP32 and of 16-bit
+// data (tree.h); empty groups; groups of one row; columns enough to be shared.
 inline const std::vector<Case>& test_cases() {
   static const std::vector<Case> cases = {
       {1, {1}},
@@ -36,10 +36,14 @@ inline const std::vector<Case>& test_cases() {
       {100, {1, 21, 22, 42, 43, 1344, 1345, 0, 2689}},
       {127, {1, 17, 33, 1089}},
       {129, {500, 12}},
+      {170, {12, 1409}},
       {193, {63, 64, 70}},
+      {200, {191, 705, 1409}},
       {240, {80, 256, 300}},
       {257, {1, 9, 17, 577, 1089}},
       {300, {0, 7, 14, 15, 224, 225, 448, 449, 897}},
+      {390, {191, 192, 700}},
+      {460, {192, 193}},
       {512, {0, 0, 321, 577, 0}},
       {1000, {3, 5, 289, 321}},
       {2079, {1, 2, 3, 33, 257}},

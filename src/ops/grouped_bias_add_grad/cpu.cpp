@@ -109,7 +109,7 @@ void sum_blocks(const Job& job, const Block<T>& group, const Span& span, bool wh
   for (int64_t col = begin; col < end;) {
     const int64_t next = end - col < panel + kVector ? end : col + panel;
     for (int64_t index = number; index < stop; ++index) {
-      sum_long_rows(job, block_of(index, so_far), col, next);
+      sum_block(job, block_of(index, so_far), col, next);
     }
     col = next;
   }

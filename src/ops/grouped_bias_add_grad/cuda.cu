@@ -61,6 +61,8 @@ template <class T, int kWidth>
 __device__ void sum_rows(const Task& task, const Item& item, int64_t begin, int64_t end,
                          float* sums) {
   constexpr int kOwn = kCudaTuning.own_cols;
+  constexpr int64_t kMostCols = int64_t{kCudaTuning.threads} * kOwn;
+  static_assert(kMostCols % kWidth == 0 && kMostCols <= kCudaTuning.sums);
   const int64_t cols = end - begin;
   const int64_t accesses = cols / kWidth;
   const int64_t of_round = kCudaTuning.sums / cols;

@@ -183,5 +183,25 @@ TEST(GroupedBiasAddGrad, ErrorTableSizesAndOverlap) {
   overlap.refused(kInvalid, {"out", "gradY"});
 }
 
+// The longest rows whose bytes can be counted: no sum overflows.
+TEST(GroupedBiasAddGrad, PlansRowsThatNoMemoryHolds) {
+  for (const auto& [dtype, cols] :
+       {std::pair{ACL_FLOAT, (int64_t{1} << 61) - 1}, std::pair{ACL_BF16, (int64_t{1} << 62) - 1},
+        std::pair{ACL_FLOAT16, int64_t{1} << 50}}) {
+    const int64_t dims[] = {1, 1, cols}, strides[] = {cols, cols, 1};
+    const aclTensor* dy =
+        aclCreateTensor(dims, 3, dtype, strides, 0, ACL_FORMAT_ND, dims, 3, nullptr);
+    aclTensor* out =
+        aclCreateTensor(dims + 1, 2, dtype, strides + 1, 0, ACL_FORMAT_ND, dims + 1, 2, nullptr);
+    uint64_t size = 0;
+    aclOpExecutor* executor = nullptr;
+    EXPECT_EQ(aclnnGroupedBiasAddGradGetWorkspaceSize(dy, nullptr, out, &size, &executor), 0)
+        << cols << ": " << take_message();
+    EXPECT_EQ(aclDestroyAclOpExecutor(executor), 0);
+    EXPECT_EQ(aclDestroyTensor(dy), 0);
+    EXPECT_EQ(aclDestroyTensor(out), 0);
+  }
+}
+
 }  // namespace
 }  // namespace aclgrad::test

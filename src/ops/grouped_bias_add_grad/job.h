@@ -18,7 +18,7 @@ struct Job {
   bool dense;       // rows follow each other without gaps
   bool contiguous;  // and so do groups
   bool streaming;   // dbias does not fit the cache
-  bool in_tiles;    // long groups of many rows are read in tiles of columns
+  bool in_tiles;    // groups of many rows are read in tiles of columns
 
   double* partial(int64_t slot) const {
     return static_cast<double*>(at.partials) + slot * problem.cols;

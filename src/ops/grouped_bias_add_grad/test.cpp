@@ -84,7 +84,7 @@ TEST(GroupedBiasAddGrad, WholeRowsAndPartsOfThemGiveTheSameBitsWhicheverWayTheyA
     Problem problem(6200, dtype == ACL_FLOAT ? 2080 : 4111, {300, 6200}, in_dtype(dtype));
     expect_same_bits_of(counts, problem, 0);
   }
-  for (const int64_t cols : {2881, 4111, 8719}) {  // the rests of tiles, chains and blocks
+  for (const int64_t cols : {300, 1000, 2881, 4111, 8719}) {  // the rests of tiles, chains, blocks
     for (const Arrangement in : {Arrangement::kContiguous, Arrangement::kReversedRows}) {
       for (const aclDataType dtype : kFloats) {
         SCOPED_TRACE(std::string(dtype_short_name(dtype)) + " cols " + std::to_string(cols));

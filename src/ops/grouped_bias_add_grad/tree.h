@@ -40,7 +40,8 @@ constexpr bool has_few_rows(int64_t rows, int64_t cols) { return rows <= few_row
 // % of 16-bit data), and 64 times 8 KB are about as much as a thread should do at a time.
 constexpr int64_t block_rows(int64_t cols, int64_t element_bytes) {
   constexpr int64_t kPartBytes = 8320;
-  const int64_t part = ceil_div(kPartBytes, cols * element_bytes);
+  // Compared first: shapes that no memory holds come here, too.
+  const int64_t part = cols >= kPartBytes ? 1 : ceil_div(kPartBytes, cols * element_bytes);
   return part * round_up(std::max(int64_t{64}, ceil_div(256, part)), static_cast<int64_t>(kChain));
 }
 

@@ -156,9 +156,15 @@ HWY_INLINE void with_vectors_of(size_t count, Fn&& fn) {
 }
 
 // Whether a row's last columns, less than a strip, may be read and written as a whole one, where
-// what is behind them may be: there are masked loads and stores of 512 bits, and on AVX2 of 32.
+// what is behind them may be: there are masked loads and stores of 512 bits.
 template <class T>
-inline constexpr bool kReadsWhole = (HWY_TARGET > HWY_AVX3) && kStripVectors<T> == 2;
+inline constexpr bool kReadsWhole = HWY_TARGET > HWY_AVX3;
+
+// Whether they should be: AVX2 has masked loads of 32 bits.
+template <class T>
+bool prefers_whole() {
+  return kReadsWhole<T> && (kStripVectors<T> == 2 || kMasksLoadsSlowly);
+}
 
 // Such columns; behind them is anything where a strip may be read, `open`.
 template <class T>

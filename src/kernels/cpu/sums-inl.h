@@ -36,10 +36,12 @@ HWY_INLINE void each_wide(const F32x16& v, Fn&& fn) {
 #endif
 }
 
-// totals[0..16) += v, in FP64.
+// totals[0..16) += v, in FP64; of the first kSkipped parts nothing is read or written.
+template <size_t kSkipped = 0>
 ACLGRAD_SIXTEEN void add_to(double* totals, const F32x16& v) {
   const TagF64 d64;
   each_wide(v, [&](size_t lane, VecF64 wide) HWY_ATTR {
+    if (lane < kSkipped * kPartLanes) return;
     hn::StoreU(hn::Add(hn::LoadU(d64, totals + lane), wide), d64, totals + lane);
   });
 }

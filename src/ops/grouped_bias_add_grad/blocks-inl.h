@@ -112,20 +112,24 @@ void finish(const Job& job, const Block<T>& block, const double* totals, int64_t
 }
 
 // The sums of N vectors down the rows of a chain. The last vector begins at column `last`, maybe
-// within the one before it. What lies `next` elements further on is fetched.
-template <size_t N, class T>
+// within the one before it, which has its first kSkipped parts. What lies `next` elements further
+// on is fetched.
+template <size_t N, size_t kSkipped, class T>
 HWY_INLINE void sum_chain(const T* from, int64_t stride, int64_t rows, int64_t last, int64_t next,
                           F32x16 (&sum)[N]) {
   for (size_t k = 0; k < N; ++k) sum[k] = zero16();  // so that a sum of nothing but -0 is +0
   for (int64_t row = 0; row < rows; ++row, from += stride) {
     for (size_t k = 0; k + 1 < N; ++k) sum[k] = add(sum[k], load16(from + k * kLanes));
-    sum[N - 1] = add(sum[N - 1], load16(from + last));
+    for (size_t part = kSkipped; part < kParts; ++part) {
+      VecF32& of_last = sum[N - 1].part[part];
+      of_last = hn::Add(of_last, load_part(from + last + part * kPartLanes));
+    }
     fetch<N>(from + next);
   }
 }
 
 // A block whose sums fit registers: rows of N vectors, the last of which begins at column `last`.
-template <size_t N, class T>
+template <size_t N, size_t kSkipped, class T>
 void sum_in_registers(const Job& job, const Block<T>& block, int64_t last) {
   const int64_t stride = job.problem.row_stride();
   const bool streaming = job.streaming && !block.staged;
@@ -138,13 +142,14 @@ void sum_in_registers(const Job& job, const Block<T>& block, int64_t last) {
   }
   F32x16 sum[N];
   if (is_one_chain(block)) {
-    sum_chain(block.first, stride, block.rows, last, next, sum);
+    sum_chain<N, kSkipped>(block.first, stride, block.rows, last, next, sum);
   } else {
     alignas(64) double totals[N * kLanes] = {};
     for (int64_t row = 0; row < block.rows; row += kChainRows) {
-      sum_chain(block.first + row * stride, stride, std::min(kChainRows, block.rows - row), last,
-                next, sum);
-      for (size_t k = 0; k < N; ++k) add_to(totals + k * kLanes, sum[k]);
+      sum_chain<N, kSkipped>(block.first + row * stride, stride,
+                             std::min(kChainRows, block.rows - row), last, next, sum);
+      for (size_t k = 0; k + 1 < N; ++k) add_to(totals + k * kLanes, sum[k]);
+      add_to<kSkipped>(totals + (N - 1) * kLanes, sum[N - 1]);
     }
     if (block.partial != nullptr || block.so_far != nullptr) {
       align_totals(totals, job.problem.cols);
@@ -152,17 +157,28 @@ void sum_in_registers(const Job& job, const Block<T>& block, int64_t last) {
     }
     for (size_t k = 0; k < N; ++k) sum[k] = round16(totals + k * kLanes);
   }
-  for (size_t k = 0; k + 1 < N; ++k) put_sum(sum[k], block.out + k * kLanes, kLanes, streaming);
+  // The last one first: the others have what it skipped.
   put_sum(sum[N - 1], block.out + last, kLanes, streaming);
+  for (size_t k = 0; k + 1 < N; ++k) put_sum(sum[k], block.out + k * kLanes, kLanes, streaming);
 }
+
+// Where a vector is two registers, the last columns may need but one (24 columns in three registers
+// instead of four).
 template <class T>
 void sum_in_registers(const Job& job, const Block<T>& block) {
   const int64_t last = job.problem.cols - kVector;
   static_assert(kShortRow <= kMostVectors<T> * kVector);
   const int64_t vectors = ceil_div(job.problem.cols, kVector);
+  constexpr bool kMaySkip = kParts == 2;
+  const bool skips =
+      kMaySkip && vectors * kVector - job.problem.cols >= static_cast<int64_t>(kPartLanes);
   for_constants<kMostVectors<T> - 1>([&](auto more) HWY_ATTR {
     constexpr size_t kVectors = more + 2;
-    if (vectors == static_cast<int64_t>(kVectors)) sum_in_registers<kVectors>(job, block, last);
+    if (vectors != static_cast<int64_t>(kVectors)) return;
+    if constexpr (kMaySkip) {
+      if (skips) return sum_in_registers<kVectors, 1>(job, block, last);
+    }
+    sum_in_registers<kVectors, 0>(job, block, last);
   });
 }
 

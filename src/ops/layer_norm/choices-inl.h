@@ -95,7 +95,7 @@ bool is_staged(const Job& job) {
 template <class T>
 bool prefers_stage(int64_t cols) {
   constexpr int64_t kMost = 256;
-  return kReadsWhole<T> && cols <= kMost;
+  return prefers_whole<T>() && cols <= kMost;
 }
 
 // Rows::columns_stride of `count` rows from row `row` on.

@@ -93,7 +93,7 @@ HWY_INLINE void locate(const Job& job, int64_t row, int64_t end, int64_t group, 
   const auto count = static_cast<int64_t>(to.count);
   to.columns_stride = columns_stride<T>(job, row, to.count);
   to.room = false;
-  to.open = kReadsWhole<T> && job.x_rows.uniform() && job.x_rows.stride() == job.problem.cols &&
+  to.open = prefers_whole<T>() && job.x_rows.uniform() && job.x_rows.stride() == job.problem.cols &&
             (job.problem.rows - row - count) * job.problem.cols >= int64_t{kStrip<T>};
   if (job.x_rows.uniform() && job.y_rows.uniform()) {
     for (int64_t r = 1; r < count; ++r) to.x[r] = to.x[0] + r * job.x_rows.stride();

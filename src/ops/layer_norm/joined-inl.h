@@ -21,6 +21,7 @@
 #include "kernels/cpu/strips-inl.h"
 #include "ops/layer_norm/ahead.h"
 #include "ops/layer_norm/block-inl.h"
+#include "ops/layer_norm/passing-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace aclgrad::layer_norm {

@@ -21,7 +21,7 @@
 #include "kernels/cpu/sums-inl.h"
 #include "kernels/cpu/wide_sums-inl.h"
 #include "ops/layer_norm/ahead.h"
-#include "ops/layer_norm/narrow_pairs-inl.h"
+#include "ops/layer_norm/row_sum-inl.h"
 #include "ops/layer_norm/statistics.h"
 #include "ops/layer_norm/tree.h"
 
@@ -32,119 +32,8 @@ namespace {
 
 using namespace aclgrad::HWY_NAMESPACE;
 
-// Sixteen FP64 lanes: one chain of a sum.
-using Chain = VecF64[kWideParts];
-
 // Columns of one round of the chains of the squares.
 inline constexpr size_t kRound = kRowChains * kLanes;
-
-HWY_INLINE void add_vector(const F32x16& v, Chain& chain) {
-  each_wide(v, [&](size_t lane, VecF64 wide) HWY_ATTR {
-    // A multiplication by 1 changes nothing but the execution unit: the adders are busy promoting.
-    chain[lane / kWideLanes] = hn::MulAdd(wide, hn::Set(TagF64(), 1.0), chain[lane / kWideLanes]);
-  });
-}
-HWY_INLINE void add_vector(const float* x, Chain& chain) {
-  const hn::Rebind<float, TagF64> narrow;  // promoted on the way from memory
-  for (size_t part = 0; part < kWideParts; ++part) {
-    const auto wide = hn::PromoteTo(TagF64(), hn::LoadU(narrow, x + part * kWideLanes));
-    chain[part] = hn::MulAdd(wide, hn::Set(TagF64(), 1.0), chain[part]);
-  }
-}
-
-#if HWY_TARGET <= HWY_AVX2
-HWY_INLINE void add_narrow_pair(const NarrowPair& pair, size_t part, Chain (&chains)[2]) {
-  const VecF64 one = hn::Set(TagF64(), 1.0);  // as in add_vector()
-  chains[0][part] = hn::MulAdd(hn::PromoteTo(TagF64(), pair.first), one, chains[0][part]);
-  chains[1][part] = hn::MulAdd(hn::PromoteTo(TagF64(), pair.second), one, chains[1][part]);
-}
-#endif
-
-// Two vectors more, or what is there of them.
-template <class T>
-HWY_INLINE void add_two(const T* x, Chain (&chains)[2]) {
-  if constexpr (kStripVectors<T> == 1) {
-    add_vector(x, chains[0]);
-    add_vector(x + kLanes, chains[1]);
-  } else {
-#if HWY_TARGET <= HWY_AVX2
-    for (size_t part = 0; part < kWideParts; ++part) {
-      add_narrow_pair(load_narrow_pair(x, part * kWideLanes), part, chains);
-    }
-#else
-    const Strip<T> strip = load_strip(x);
-    add_vector(strip.v[0], chains[0]);
-    add_vector(strip.v[1], chains[1]);
-#endif
-  }
-}
-template <class T>
-HWY_INLINE void add_first(const T* x, size_t count, [[maybe_unused]] bool open,
-                          Chain (&chains)[2]) {
-  if constexpr (kStripVectors<T> == 1) {
-    if (count < kLanes) return add_vector(load_first(x, count), chains[0]);
-    add_vector(x, chains[0]);
-    if (count > kLanes) add_vector(load_first(x + kLanes, count - kLanes), chains[1]);
-  } else {
-#if HWY_TARGET <= HWY_AVX3
-    for (size_t part = 0; part < kWideParts; ++part) {
-      add_narrow_pair(load_narrow_pair_first(x, part * kWideLanes, count), part, chains);
-    }
-#else
-    Strip<T> strip = load_last_strip(x, count, open);
-    if (kReadsWhole<T> && open) strip = keep_first_columns<T>(strip, count);
-    with_vectors_of<T>(count, [&](auto vectors) HWY_ATTR {
-      for (size_t i = 0; i < vectors; ++i) add_vector(strip.v[i], chains[i]);
-    });
-#endif
-  }
-}
-
-// The sum of a row or panel, in FP64 (`open`: load_last_strip()): between large numbers of both
-// signs the mean may be small, and elements near it are right only if it is. Vector i goes to chain
-// i mod 2; the chains are joined, then lanes i and i + 8.
-class WideSum {
- public:
-  HWY_INLINE WideSum() {
-    for (size_t part = 0; part < kWideParts; ++part) {
-      chains_[0][part] = chains_[1][part] = hn::Zero(TagF64());
-    }
-  }
-  template <class T>
-  HWY_INLINE void add(const T* x) {
-    add_two(x, chains_);
-  }
-  template <class T>
-  HWY_INLINE void add_last(const T* x, size_t count, bool open = false) {
-    if (count != 0) add_first(x, count, open, chains_);
-  }
-  HWY_INLINE void put(double* out) const {
-    constexpr size_t kHalf = kWideParts / 2;
-    for (size_t part = 0; part < kHalf; ++part) {
-      hn::Store(hn::Add(hn::Add(chains_[0][part], chains_[1][part]),
-                        hn::Add(chains_[0][part + kHalf], chains_[1][part + kHalf])),
-                TagF64(), out + part * kWideLanes);
-    }
-  }
-
- private:
-  Chain chains_[2];
-};
-template <class T>
-HWY_INLINE void put_sums(const T* x, size_t n, double* out) {
-  WideSum sum;
-  size_t at = 0;
-  for (; at + 2 * kTwo <= n; at += 2 * kTwo) {
-    sum.add(x + at);
-    sum.add(x + at + kTwo);
-  }
-  if (at + kTwo <= n) {
-    sum.add(x + at);
-    at += kTwo;
-  }
-  sum.add_last(x + at, n - at);
-  sum.put(out);
-}
 
 // The squares around `centre` of up to kChainColumns columns, lane by lane: vector i goes to chain
 // i mod 4, and the chains are joined in pairs.
@@ -193,14 +82,28 @@ class LongSums {
   }
   template <class T>
   HWY_INLINE void add(const T* x) {
-    sum_.add(x);
     if constexpr (kStripVectors<T> == 1) {
+      sum_.add(x);
       square(load16(x), squares_[0]);
       square(load16(x + kLanes), squares_[1]);
     } else {
+#if HWY_TARGET == HWY_AVX2
+      // Part by part, so that all chains stay in registers, and both sums from one conversion.
+      for_parts([&](auto part) ACLGRAD_INLINED {
+        const StripPart<T> columns = load_strip_part(x, part);
+        for_constants<2>([&](auto i) ACLGRAD_INLINED {
+          const VecF32 apart = hn::Sub(columns.v[i], centre_.part[0]);
+          VecF32& chain = squares_[i].part[part];
+          chain = fused(apart, apart, chain);
+          sum_.add_part(columns.v[i], i, part);
+        });
+      });
+#else
+      sum_.add(x);
       const Strip<T> strip = load_strip(x);
       square(strip.v[0], squares_[0]);
       square(strip.v[1], squares_[1]);
+#endif
     }
   }
   // Fewer than two vectors, but some.

@@ -19,6 +19,7 @@
 #include "ops/layer_norm/find-inl.h"
 #include "ops/layer_norm/job.h"
 #include "ops/layer_norm/joined-inl.h"
+#include "ops/layer_norm/passing-inl.h"
 #include "ops/layer_norm/short-inl.h"
 
 HWY_BEFORE_NAMESPACE();

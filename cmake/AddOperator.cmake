@@ -18,7 +18,8 @@ function(add_emulated_order_test name)
   endif()
 endfunction()
 
-# An operator's tests where cores do with prefetches what this machine's do not (prefetch.h).
+# An operator's tests where cores do with prefetches what this machine's do not (prefetch.h), and
+# with masked loads what they do or do not (masked_loads.h).
 function(add_prefetches_tests name)
   if(NOT ACLGRAD_SANITIZE STREQUAL "none" OR ACLGRAD_CUDA STREQUAL "EMULATED")
     return()
@@ -35,10 +36,14 @@ function(add_prefetches_tests name)
       set(own dropped)
     endif()
   endif()
+  # Masked loads are slow for one of the others and not for the second.
+  set(masked_loads slow)
   foreach(kind dropped waiting taken)
     if(NOT kind STREQUAL own)
       register_test(${name}_prefetches_${kind}_test ${CMAKE_COMMAND} -E env
-        ACLGRAD_PREFETCHES=${kind} ${ACLGRAD_TEST_LAUNCHER} $<TARGET_FILE:${name}_test>)
+        ACLGRAD_PREFETCHES=${kind} ACLGRAD_MASKED_LOADS=${masked_loads}
+        ${ACLGRAD_TEST_LAUNCHER} $<TARGET_FILE:${name}_test>)
+      set(masked_loads fast)
     endif()
   endforeach()
 endfunction()

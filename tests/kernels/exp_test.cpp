@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // exp() on every instruction set, against double over its whole range.
 #include <gtest/gtest.h>
-#include <hwy/targets.h>
 
 #include <algorithm>
 #include <bit>
@@ -10,6 +9,8 @@
 #include <limits>
 #include <random>
 #include <vector>
+
+#include "kernels/each_target.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/exp_test.cpp"
@@ -49,21 +50,6 @@ constexpr double kMostUnits = 2.0;
 constexpr double kLog2OfE = 0x1.71547652b82fep0;
 constexpr double kInf = std::numeric_limits<double>::infinity();
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
-
-// Calls fn(first) with each target in use.
-template <class Fn>
-void for_each_target(Fn&& fn) {
-  bool first = true;
-  for (const int64_t target : hwy::SupportedAndGeneratedTargets()) {
-    SCOPED_TRACE(hwy::TargetName(target));
-    hwy::SetSupportedTargetsForTest(target);
-    hwy::GetChosenTarget().Update(target);
-    fn(first);
-    first = false;
-  }
-  hwy::SetSupportedTargetsForTest(0);
-  hwy::GetChosenTarget().Update(hwy::SupportedTargets());
-}
 
 std::vector<float> exp_of(const std::vector<float>& x, double scale, float highest) {
   std::vector<float> out(x.size());

@@ -2,7 +2,6 @@
 // The sixteen lanes on every instruction set: conversions over all 16-bit inputs and all rounding
 // boundaries, the one rounding of fma, sums with the same bits everywhere.
 #include <gtest/gtest.h>
-#include <hwy/targets.h>
 
 #include <bit>
 #include <cfenv>
@@ -13,6 +12,7 @@
 #include <vector>
 
 #include "base/half.h"
+#include "kernels/each_target.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/lanes_test.cpp"
@@ -86,20 +86,6 @@ HWY_EXPORT(store_bf16);
 HWY_EXPORT(fma_all);
 HWY_EXPORT(sums_of);
 HWY_EXPORT(keep);
-
-template <class Fn>
-void for_each_target(Fn&& fn) {
-  const std::vector<int64_t> targets = hwy::SupportedAndGeneratedTargets();
-  ASSERT_GE(targets.size(), 1u);
-  for (const int64_t target : targets) {
-    SCOPED_TRACE(hwy::TargetName(target));
-    hwy::SetSupportedTargetsForTest(target);
-    hwy::GetChosenTarget().Update(target);
-    fn();
-  }
-  hwy::SetSupportedTargetsForTest(0);
-  hwy::GetChosenTarget().Update(hwy::SupportedTargets());
-}
 
 uint32_t bits(float x) { return std::bit_cast<uint32_t>(x); }
 

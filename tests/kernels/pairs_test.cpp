@@ -2,7 +2,6 @@
 // Pairs of vectors and sums over lanes on every instruction set, against the scalar conversions and
 // the tree written out.
 #include <gtest/gtest.h>
-#include <hwy/targets.h>
 
 #include <bit>
 #include <cmath>
@@ -11,6 +10,7 @@
 #include <vector>
 
 #include "base/half.h"
+#include "kernels/each_target.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/pairs_test.cpp"
@@ -67,18 +67,6 @@ HWY_EXPORT(store_bf16);
 HWY_EXPORT(sum_lanes);
 
 constexpr size_t kLength = 2 * kLanes;  // of a pair
-
-template <class Fn>
-void for_each_target(Fn&& fn) {
-  for (const int64_t target : hwy::SupportedAndGeneratedTargets()) {
-    SCOPED_TRACE(hwy::TargetName(target));
-    hwy::SetSupportedTargetsForTest(target);
-    hwy::GetChosenTarget().Update(target);
-    fn();
-  }
-  hwy::SetSupportedTargetsForTest(0);
-  hwy::GetChosenTarget().Update(hwy::SupportedTargets());
-}
 
 // Where element i of a pair stands: BF16 has the even ones first.
 size_t place(size_t i, bfloat16_t) {

@@ -59,7 +59,7 @@ ACLGRAD_ONE_INSTRUCTION VecF32 widened(VecU16 bits, float16_t) {
 #endif
 }
 
-// Loads of sixteen elements, any alignment.
+// Loads of a part's elements, and of sixteen, any alignment.
 HWY_INLINE VecF32 load_part(const float* p) { return hn::LoadU(TagF32(), p); }
 #if HWY_TARGET == HWY_AVX2
 // Loaded twice over by the load itself and put in place by one shuffle, which takes half the time

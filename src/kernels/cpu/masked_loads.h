@@ -3,11 +3,23 @@
 #ifndef ACLGRAD_KERNELS_CPU_MASKED_LOADS_H_
 #define ACLGRAD_KERNELS_CPU_MASKED_LOADS_H_
 
+#include <cstring>
+
+#include "base/knobs.h"
+#include "base/verbose.h"
+
 namespace aclgrad {
 
 // Whether they take several times as long as loads do: Zen 1 does them in microcode (12 cycles of
-// 32 bytes, 7 of 16; a load 1). Not Zen 3, nor Intel's cores. Zen 2 was not measured.
+// 32 bytes, 7 of 16; a load 1). Not Zen 3, nor Intel's cores. Zen 2 was not measured. What
+// ACLGRAD_MASKED_LOADS says counts first.
 inline bool masks_loads_slowly() noexcept {
+  const char* const value = knob("ACLGRAD_MASKED_LOADS");
+  if (value != nullptr) {
+    if (std::strcmp(value, "slow") == 0) return true;
+    if (std::strcmp(value, "fast") == 0) return false;
+    aclgrad_reject_knob("ACLGRAD_MASKED_LOADS", value, "slow or fast");
+  }
 #if defined(__x86_64__)
   return __builtin_cpu_is("znver1") != 0;
 #else

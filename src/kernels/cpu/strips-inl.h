@@ -157,19 +157,19 @@ HWY_INLINE void with_vectors_of(size_t count, Fn&& fn) {
 
 // Whether a row's last columns, less than a strip, may be read and written as a whole one, where
 // what is behind them may be: there are masked loads and stores of 512 bits.
-template <class T>
 inline constexpr bool kReadsWhole = HWY_TARGET > HWY_AVX3;
 
-// Whether they should be: AVX2 has masked loads of 32 bits.
+// Whether they should be: not those of FP32 where AVX2's masked loads, which are of 32 bits, take
+// no longer than others.
 template <class T>
 bool prefers_whole() {
-  return kReadsWhole<T> && (kStripVectors<T> == 2 || kMasksLoadsSlowly);
+  return kReadsWhole && (kStripVectors<T> == 2 || kMasksLoadsSlowly);
 }
 
 // Such columns; behind them is anything where a strip may be read, `open`.
 template <class T>
 HWY_INLINE Strip<T> load_last_strip(const T* p, size_t count, bool open) {
-  return kReadsWhole<T> && open ? load_strip(p) : load_strip_first(p, count);
+  return kReadsWhole && open ? load_strip(p) : load_strip_first(p, count);
 }
 
 // Columns from `count` on become +0, whatever stands in them.

@@ -157,13 +157,15 @@ void sum_in_registers(const Job& job, const Block<T>& block, int64_t last) {
     }
     for (size_t k = 0; k < N; ++k) sum[k] = round16(totals + k * kLanes);
   }
-  // The last one first: the others have what it skipped.
+  // The last one first: it puts zeros where it skipped columns, which the others overwrite (a core
+  // keeps the order of its own stores to an address, streaming ones too).
   put_sum(sum[N - 1], block.out + last, kLanes, streaming);
   for (size_t k = 0; k + 1 < N; ++k) put_sum(sum[k], block.out + k * kLanes, kLanes, streaming);
 }
 
 // Where a vector is two registers, the last columns may need but one (24 columns in three registers
-// instead of four).
+// instead of four. Two cores of Zen 1, with the cheaper loads of lanes-inl.h, times as fast:
+// 4000000x24-g32 f32 1.07, bf16 1.1, f16 1.3, 1000000x17x1 f32 and bf16 1.1).
 template <class T>
 void sum_in_registers(const Job& job, const Block<T>& block) {
   const int64_t last = job.problem.cols - kVector;

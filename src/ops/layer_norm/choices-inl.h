@@ -91,7 +91,8 @@ bool is_staged(const Job& job) {
 // Whether rows that are not whole lines pass through the stage, although they might be joined line
 // by line: those of sixteen bits on AVX2 that do not go register by register, if they are short:
 // whole strips are read and written there (two cores of Zen 3, times as fast: 98039x255 bf16 1.17,
-// f16 1.16, but 80000x319 0.89 and 0.89).
+// f16 1.16, but 80000x319 0.89 and 0.89), and of FP32 where masked loads are slow (of Zen 1,
+// 80000x255 1.08, 100000x100 1.06, 150000x90 1.12).
 template <class T>
 bool prefers_stage(int64_t cols) {
   constexpr int64_t kMost = 256;

@@ -88,7 +88,9 @@ class LongSums {
       square(load16(x + kLanes), squares_[1]);
     } else {
 #if HWY_TARGET == HWY_AVX2
-      // Part by part, so that all chains stay in registers, and both sums from one conversion.
+      // Part by part, so that all chains stay in registers, and both sums from one conversion (two
+      // cores of Zen 1, with turns (passing-inl.h), times as fast: bf16 8192x4096 1.14, 2048x12288
+      // 1.06).
       for_parts([&](auto part) ACLGRAD_INLINED {
         const StripPart<T> columns = load_strip_part(x, part);
         for_constants<2>([&](auto i) ACLGRAD_INLINED {

@@ -70,7 +70,7 @@ HWY_INLINE void write_last(const Passing<T> (&rows)[R], Weights<T> weights, size
       const Strip<T> x = whole ? load_strip(rows[r].x + at)
                                : load_last_strip(rows[r].x + at, columns, rows[r].open);
       const Strip<T> y = normalised(x, rows[r].mean, rows[r].rstd, gamma, beta);
-      if (whole || (kReadsWhole<T> && rows[r].room)) {
+      if (whole || (kReadsWhole && rows[r].room)) {
         store_clean_strip<T>(y, rows[r].y + at, false);
       } else {
         store_clean_first<T>(y, rows[r].y + at, columns);

@@ -104,7 +104,7 @@ HWY_INLINE void add_first(const T* x, size_t count, [[maybe_unused]] bool open,
     }
 #else
     Strip<T> strip = load_last_strip(x, count, open);
-    if (kReadsWhole<T> && open) strip = keep_first_columns<T>(strip, count);
+    if (kReadsWhole && open) strip = keep_first_columns<T>(strip, count);
     with_vectors_of<T>(count, [&](auto vectors) HWY_ATTR {
       for (size_t i = 0; i < vectors; ++i) add_vector(strip.v[i], chains[i]);
     });

@@ -44,8 +44,8 @@ inline constexpr size_t kChainColumns = kRowChainElements;
 // reaches into the next row. Those that are in a strip's first vector alone lose (two cores of Zen
 // 3, AVX2, times as fast: bf16 505051x33 0.91, f16 400000x36 0.95, but 400000x24 bf16 1.11, f16
 // 1.19, 264550x63 f16 1.15, 131234x127 bf16 1.11), and so would FP32 (400000x20 0.93, x44 0.98),
-// but where masked loads are slow (of Zen 1: 400000x20 1.57, x24 1.36, x44 1.58, x8 2.2, 100000x200
-// 1.18).
+// but where masked loads are slow all do so (of Zen 1: f32 400000x20 1.57, x24 1.36, x44 1.58, x8
+// 2.2, 100000x200 1.18, bf16 505051x33 1.15, f16 400000x36 1.11).
 template <class T>
 bool reads_whole(size_t cols) {
   return prefers_whole<T>() && cols % kStrip<T> > (kMasksLoadsSlowly ? 0 : kFirstColumns<T>);

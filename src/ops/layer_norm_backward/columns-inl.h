@@ -146,7 +146,7 @@ struct SecondVisit {
   HWY_INLINE void add_columns(const float* gamma_row, size_t begin, size_t end,
                               float* chain) const {
     size_t at = begin;
-    if (kPlain && kReadsWhole<T> && store.behind) {
+    if (kPlain && kReadsWhole && store.behind) {
       const size_t last = end - (end - begin) % kStrip<T>;
       if (last < end) {
         add_strip(gamma_row, last, kStrip<T>, true, std::integral_constant<size_t, kVectors>(),

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs kernels that a test compiles itself on every instruction set that this machine has.
+// Runs kernels that a test compiles itself on every instruction set that this machine has. Included
+// before foreach_target.h, and so without highway.h.
 #ifndef ACLGRAD_TESTS_KERNELS_EACH_TARGET_H_
 #define ACLGRAD_TESTS_KERNELS_EACH_TARGET_H_
 
 #include <gtest/gtest.h>
-#include <hwy/highway.h>
 #include <hwy/targets.h>
 
 #include <cstdint>

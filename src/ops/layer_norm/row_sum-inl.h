@@ -51,6 +51,8 @@ HWY_INLINE void add_narrow_pair(const NarrowPair& pair, size_t part, Chain (&cha
 #endif
 
 #if HWY_TARGET == HWY_AVX2
+// Plain additions: f16 32768x768 and 8192x4096 1.04 to 1.06 times as fast as by add_vector()'s way
+// (two cores of Zen 1).
 HWY_INLINE void add_part_of_vector(VecF32 v, size_t part, Chain& chain) {
   const TagF64 d;
   const hn::Half<TagF32> half;

@@ -118,13 +118,23 @@ template <size_t N, size_t kSkipped, class T>
 HWY_INLINE void sum_chain(const T* from, int64_t stride, int64_t rows, int64_t last, int64_t next,
                           F32x16 (&sum)[N]) {
   for (size_t k = 0; k < N; ++k) sum[k] = zero16();  // so that a sum of nothing but -0 is +0
-  for (int64_t row = 0; row < rows; ++row, from += stride) {
+  const auto add_row = [&]() ACLGRAD_INLINED {
     for (size_t k = 0; k + 1 < N; ++k) sum[k] = add(sum[k], load16(from + k * kLanes));
     for (size_t part = kSkipped; part < kParts; ++part) {
       VecF32& of_last = sum[N - 1].part[part];
       of_last = hn::Add(of_last, load_part(from + last + part * kPartLanes));
     }
     fetch<N>(from + next);
+    from += stride;
+  };
+  if constexpr (kSkipped == 0) {
+    for (int64_t row = 0; row < rows; ++row) add_row();
+  } else {
+    // Unrolled, each row has loads and a stride of its own to follow (two cores of Zen 1, times as
+    // fast: 18 columns bf16 1.20, f16 1.11, 24 1.14, 1.09, f32 1.04, 40 1.1, 1.07, 1.07; whole
+    // vectors 0.9 to 1.0).
+#pragma GCC unroll 1
+    for (int64_t row = 0; row < rows; ++row) add_row();
   }
 }
 

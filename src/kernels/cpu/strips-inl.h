@@ -13,6 +13,7 @@
 
 #include "kernels/cpu/constants-inl.h"
 #include "kernels/cpu/lanes-inl.h"
+#include "kernels/cpu/masked_loads.h"
 #include "kernels/cpu/pairs-inl.h"
 
 HWY_BEFORE_NAMESPACE();

@@ -17,7 +17,6 @@
 #include "aclnn/acl_meta.h"
 #include "kernels/cpu/prefetch.h"
 #include "ops/layer_norm/block_moments-inl.h"
-#include "ops/layer_norm/moments-inl.h"
 #include "ops/layer_norm/parts-inl.h"
 #include "ops/layer_norm/statistics.h"
 #include "ops/layer_norm/weights-inl.h"

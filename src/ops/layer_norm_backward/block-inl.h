@@ -11,6 +11,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "kernels/cpu/masked_loads.h"
 #include "kernels/cpu/prefetch.h"
 #include "kernels/cpu/strips-inl.h"
 #include "ops/layer_norm_backward/exact.h"

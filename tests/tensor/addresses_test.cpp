@@ -1,78 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-// Addresses: bounds of allocations and storages, overlap, the workspace's place; in phase one when
-// they are known, in phase two always.
+// Addresses: bounds of allocations and storages, the workspace's place; in phase one when they are
+// known, in phase two always.
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <memory>
-#include <string>
 #include <utility>
 #include <vector>
 
+#include "addresses.h"
 #include "runtime/services.h"
 #include "scale_add.h"
 #include "support/tensor.h"
-#include "tensor/overlap.h"
 
 namespace aclgrad::test {
 namespace {
-
-// A bare handle on any address, destroyed at the end.
-class Handle {
- public:
-  Handle(Dims dims, Dims strides, void* address, int64_t offset = 0, Dims storage = {})
-      : handle_(aclCreateTensor(dims.data(), dims.size(), ACL_FLOAT, strides.data(), offset,
-                                ACL_FORMAT_ND, storage.data(), storage.size(), address)) {}
-  Handle(const Handle&) = delete;
-  Handle& operator=(const Handle&) = delete;
-  ~Handle() { aclDestroyTensor(handle_); }
-  aclTensor* get() const { return handle_; }
-
- private:
-  aclTensor* handle_;
-};
-
-float* floats(const DeviceMemory& memory) { return static_cast<float*>(memory.get()); }
-
-// The call is refused by phase one with the addresses given, and by phase two when phase one saw
-// null addresses in their place.
-void expect_refused_in_both(const ScaleAdd& call, const std::vector<std::string>& substrings) {
-  uint64_t size = 0;
-  aclOpExecutor* executor = nullptr;
-  take_message();
-  EXPECT_EQ(plan(call, &size, &executor), 161002);
-  std::string message = take_message();
-  for (const std::string& text : substrings) expect_message(message, {text});
-
-  const aclTensor* tensors[] = {call.x, call.y, call.out, call.copy_out};
-  std::vector<void*> addresses;
-  for (const aclTensor* tensor : tensors) {
-    void* address = nullptr;
-    if (tensor != nullptr) {
-      require(aclGetRawTensorAddr(tensor, &address), "aclGetRawTensorAddr");
-      require(aclSetRawTensorAddr(const_cast<aclTensor*>(tensor), nullptr), "aclSetRawTensorAddr");
-    }
-    // One tensor may stand twice: the first read is the true one.
-    addresses.push_back(address);
-  }
-  ASSERT_EQ(plan(call, &size, &executor), 0) << take_message();
-  for (size_t i = 0; i < 4; ++i) {
-    if (tensors[i] != nullptr && addresses[i] != nullptr) {
-      aclSetRawTensorAddr(const_cast<aclTensor*>(tensors[i]), addresses[i]);
-    }
-  }
-  const Workspace workspace(size);
-  EXPECT_EQ(execute(workspace.get(), size, executor, stream()), 161002);
-  message = take_message();
-  for (const std::string& text : substrings) expect_message(message, {text});
-  EXPECT_EQ(aclDestroyAclOpExecutor(executor), 561000) << "the refusal consumes the executor";
-  EXPECT_EQ(aclrtSynchronizeStream(stream()), 0);
-}
-
-void expect_accepted(const ScaleAdd& call) {
-  const Outcome outcome = run_scale_add(call);
-  EXPECT_TRUE(outcome.ok()) << outcome;
-}
 
 // 100 floats make an allocation of 416 bytes rounded up, and 32 more: 448.
 TEST(Bounds, TheAllocationBoundsEveryView) {
@@ -225,124 +166,6 @@ TEST(Bounds, SizesThatLeaveInt64AreRefused) {
         },
         161002, {"aclnnScaleAdd: x", "2^63-1 bytes"});
   }
-}
-
-TEST(Overlaps, ProvenOverlapIsRefusedAndInterleavingIsNot) {
-  const DeviceMemory memory(1 << 16), other(1 << 16);
-  const Handle y({10, 10}, {10, 1}, other.get());
-  float* base = floats(memory);
-  const Handle rows({10, 10}, {20, 1}, base);
-  const Handle beside({10, 10}, {20, 1}, base + 10);
-  const Handle shifted({10, 10}, {20, 1}, base + 9);
-  expect_accepted({.x = rows.get(), .out = beside.get()});
-  expect_accepted({.x = beside.get(), .y = y.get(), .out = rows.get(), .layout = kDense});
-  expect_refused_in_both({.x = rows.get(), .out = shifted.get()}, {"out overlaps x"});
-  expect_refused_in_both({.x = y.get(), .y = rows.get(), .out = shifted.get()},
-                         {"out overlaps yOptional"});
-  // Two outputs.
-  expect_accepted({.x = y.get(), .out = rows.get(), .copy_out = beside.get()});
-  expect_refused_in_both({.x = y.get(), .out = rows.get(), .copy_out = shifted.get()},
-                         {"out overlaps copyOutOptional"});
-  expect_refused_in_both(
-      {.x = y.get(), .out = rows.get(), .copy_out = rows.get(), .in_place = true},
-      {"out overlaps copyOutOptional"});
-  // Inputs may lie on each other as they like.
-  expect_accepted({.x = rows.get(), .y = shifted.get(), .out = y.get()});
-  if (aclgrad_has_device_queues()) return;  // a GPU takes whole elements only
-  // Half an element.
-  const Handle half({10, 10}, {20, 1}, reinterpret_cast<std::byte*>(base) + 38);
-  expect_refused_in_both({.x = rows.get(), .out = half.get()}, {"out overlaps x"});
-}
-
-TEST(Overlaps, InPlaceOnlyWhereItIsPermittedAndTheVerySameView) {
-  const DeviceMemory memory(4096), other(4096);
-  const Handle x({6, 6}, {6, 1}, memory.get());
-  const Handle same({6, 6}, {6, 1}, floats(memory) - 1, 1);
-  const Handle transposed({6, 6}, {1, 6}, memory.get());
-  const Handle later({6, 6}, {6, 1}, memory.get(), 1);
-  const Handle y({6, 6}, {6, 1}, other.get());
-  expect_refused_in_both({.x = x.get(), .out = x.get()}, {"out overlaps x"});
-  expect_accepted({.x = x.get(), .out = x.get(), .in_place = true});
-  expect_accepted({.x = x.get(), .y = x.get(), .out = x.get(), .in_place = true});
-  expect_refused_in_both({.x = x.get(), .out = transposed.get(), .in_place = true},
-                         {"out overlaps x"});
-  expect_refused_in_both({.x = x.get(), .out = later.get(), .in_place = true}, {"out overlaps x"});
-  // In place on one input, over half of the other.
-  expect_refused_in_both({.x = x.get(), .y = later.get(), .out = x.get(), .in_place = true},
-                         {"out overlaps yOptional"});
-  // The base lies before its allocation, but element (0, 0) is where x has it.
-  expect_refused_in_both({.x = x.get(), .out = same.get(), .in_place = true}, {"out"});
-  const Handle inside({6, 6}, {6, 1}, floats(memory) + 1, -1);
-  expect_accepted({.x = x.get(), .out = inside.get(), .in_place = true});
-}
-
-TEST(Overlaps, OutputsWithTwoIndicesAtOneAddress) {
-  const DeviceMemory memory(4096), other(4096);
-  const Handle x({6, 6}, {6, 1}, other.get());
-  for (const Dims& strides :
-       {Dims{0, 1}, Dims{1, 0}, Dims{1, 1}, Dims{5, 1}, Dims{-1, 1}, Dims{2, 3}}) {
-    const Handle out({6, 6}, strides, memory.get(), 20);
-    // Strides alone decide: phase one refuses without an address too.
-    for (void* address : {memory.get(), static_cast<void*>(nullptr)}) {
-      ASSERT_EQ(aclSetRawTensorAddr(out.get(), address), 0);
-      expect_refused(
-          [&](uint64_t* size, aclOpExecutor** executor) {
-            return plan({.x = x.get(), .out = out.get()}, size, executor);
-          },
-          161002, {"aclnnScaleAdd: out", "two indices at one address"});
-    }
-    ASSERT_EQ(aclSetRawTensorAddr(out.get(), memory.get()), 0);
-    expect_accepted({.x = out.get(), .out = x.get()});  // an input may
-  }
-}
-
-View flat_view(const Dims& dims, const Dims& strides) {
-  View view;
-  view.dtype = ACL_FLOAT;
-  view.rank = static_cast<int>(dims.size());
-  std::copy(dims.begin(), dims.end(), view.dims.begin());
-  std::copy(strides.begin(), strides.end(), view.strides.begin());
-  return view;
-}
-
-// Steps without a pattern, so many that no one can tell cheaply whether two elements meet. The
-// result must be that of separate memory: every input is read before an output is written.
-TEST(Overlaps, WhatCannotBeToldIsMadeSafe) {
-  constexpr int64_t kElements = int64_t{16} << 20;
-  const DeviceMemory memory(4 * kElements);
-  float* const base = floats(memory);
-  std::vector<float> before(kElements), after(kElements);
-  for (size_t i = 0; i < before.size(); ++i) before[i] = static_cast<float>(i % 65536);
-  const size_t bytes = sizeof(float) * before.size();
-  const Dims dims = {3, 3, 3, 3, 3, 3, 3, 3};
-  const uint64_t seed = seed_of_test(31);
-  SCOPED_TRACE(replay(seed));
-  Random random(seed);
-  int undecided = 0;
-  for (int i = 0; i < 40 && undecided < 5; ++i) {
-    Dims strides[2];
-    for (Dims& list : strides) {
-      for (size_t d = 0; d < dims.size(); ++d) list.push_back(random.integer(100'000, 900'000));
-    }
-    const View from = flat_view(dims, strides[0]);
-    const View to = flat_view(dims, strides[1]);
-    const int64_t offset = random.integer(1, 1000);
-    if (views_overlap(to, reinterpret_cast<uintptr_t>(base + offset), from,
-                      reinterpret_cast<uintptr_t>(base)) != Overlap::kUndecided ||
-        self_overlap(to) == Overlap::kYes) {
-      continue;
-    }
-    ++undecided;
-    require(aclrtMemcpy(base, bytes, before.data(), bytes, ACL_MEMCPY_HOST_TO_DEVICE), "there");
-    const Handle x(dims, strides[0], base);
-    const Handle out(dims, strides[1], base, offset);
-    expect_accepted({.x = x.get(), .out = out.get()});
-    require(aclrtMemcpy(after.data(), bytes, base, bytes, ACL_MEMCPY_DEVICE_TO_HOST), "back");
-    for (int64_t k = 0; k < to.numel(); ++k) {
-      ASSERT_EQ(*element(to, after.data() + offset, k), 2 * *element(from, before.data(), k));
-    }
-  }
-  EXPECT_EQ(undecided, 5);
 }
 
 TEST(WorkspacePlace, InsideOneLiveAllocationAndApartFromTheTensors) {

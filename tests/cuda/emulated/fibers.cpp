@@ -4,7 +4,6 @@
 #include "fibers.h"
 
 #include <ucontext.h>
-#include <algorithm>
 #include <csetjmp>
 #include <cstdio>
 #include <cstdlib>
@@ -14,6 +13,15 @@
 #include <vector>
 
 namespace emulated {
+
+bool backward() {
+  static const bool kBackward = [] {
+    const char* const value = std::getenv("ACLGRAD_EMULATED_ORDER");
+    return value != nullptr && std::strcmp(value, "backward") == 0;
+  }();
+  return kBackward;
+}
+
 namespace {
 
 constexpr size_t kStackBytes = size_t{128} << 10;
@@ -64,26 +72,6 @@ const char* doing(const Fiber& fiber) {
       break;
   }
   return "runs";
-}
-
-// ACLGRAD_EMULATED_ORDER=backward: the last thread and the last block run first. Whoever reads what
-// another has not written yet, because a barrier is missing, reads something else then.
-bool backward() {
-  static const bool kBackward = [] {
-    const char* const value = std::getenv("ACLGRAD_EMULATED_ORDER");
-    return value != nullptr && std::strcmp(value, "backward") == 0;
-  }();
-  return kBackward;
-}
-
-// ACLGRAD_EMULATED_BLOCKS=n: a grid has n blocks at most. Kernels of the library take what their
-// grid does not cover in further turns (kernels/cuda/geometry.h); problems of tests never need one.
-unsigned most_blocks() {
-  static const unsigned kMost = [] {
-    const char* const value = std::getenv("ACLGRAD_EMULATED_BLOCKS");
-    return value == nullptr ? ~0u : static_cast<unsigned>(std::strtoul(value, nullptr, 10));
-  }();
-  return kMost;
 }
 
 class Block {
@@ -335,22 +323,9 @@ void leave_kernel(const void* address) {
   if (block().running()) block().illegal_address(address);
 }
 
-std::string run_grid(const cudaLaunchConfig_t& asked, const std::function<void()>& thread_of_kernel,
-                     cudaError_t& kind) {
-  cudaLaunchConfig_t config = asked;
-  config.gridDim.x = std::min(config.gridDim.x, most_blocks());
-  const dim3& grid = config.gridDim;
-  for (unsigned z = 0; z < grid.z; ++z) {
-    for (unsigned y = 0; y < grid.y; ++y) {
-      for (unsigned x = 0; x < grid.x; ++x) {
-        const uint3 at =
-            backward() ? uint3{grid.x - 1 - x, grid.y - 1 - y, grid.z - 1 - z} : uint3{x, y, z};
-        std::string error = block().run(config, at, thread_of_kernel, kind);
-        if (!error.empty()) return error;
-      }
-    }
-  }
-  return "";
+std::string run_block(const cudaLaunchConfig_t& config, const uint3& at,
+                      const std::function<void()>& thread_of_kernel, cudaError_t& kind) {
+  return block().run(config, at, thread_of_kernel, kind);
 }
 
 }  // namespace emulated

@@ -6,6 +6,7 @@
 #include <charconv>
 #include <cstdlib>
 #include <cstring>
+#include <initializer_list>
 #include <system_error>
 
 #include "base/verbose.h"
@@ -16,6 +17,21 @@ namespace aclgrad {
 inline const char* knob(const char* name) noexcept {
   const char* value = std::getenv(name);
   return value == nullptr || *value == '\0' ? nullptr : value;
+}
+
+// Which of the words a variable says, counted from 0; -1 when it is unset, or says another one,
+// which is told: `expected` is what the words are for a reader.
+inline int chosen_word(const char* name, std::initializer_list<const char*> words,
+                       const char* expected) noexcept {
+  const char* const value = knob(name);
+  if (value == nullptr) return -1;
+  int chosen = 0;
+  for (const char* const word : words) {
+    if (std::strcmp(value, word) == 0) return chosen;
+    ++chosen;
+  }
+  aclgrad_reject_knob(name, value, expected);
+  return -1;
 }
 
 inline constexpr int kMostThreads = 1024;

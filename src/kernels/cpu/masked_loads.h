@@ -3,10 +3,7 @@
 #ifndef ACLGRAD_KERNELS_CPU_MASKED_LOADS_H_
 #define ACLGRAD_KERNELS_CPU_MASKED_LOADS_H_
 
-#include <cstring>
-
 #include "base/knobs.h"
-#include "base/verbose.h"
 
 namespace aclgrad {
 
@@ -14,12 +11,8 @@ namespace aclgrad {
 // 32 bytes, 7 of 16; a load 1). Not Zen 3, nor Intel's cores. Zen 2 was not measured. What
 // ACLGRAD_MASKED_LOADS says counts first.
 inline bool masks_loads_slowly() noexcept {
-  const char* const value = knob("ACLGRAD_MASKED_LOADS");
-  if (value != nullptr) {
-    if (std::strcmp(value, "slow") == 0) return true;
-    if (std::strcmp(value, "fast") == 0) return false;
-    aclgrad_reject_knob("ACLGRAD_MASKED_LOADS", value, "slow or fast");
-  }
+  const int chosen = chosen_word("ACLGRAD_MASKED_LOADS", {"slow", "fast"}, "slow or fast");
+  if (chosen >= 0) return chosen == 0;
 #if defined(__x86_64__)
   return __builtin_cpu_is("znver1") != 0;
 #else

@@ -4,10 +4,8 @@
 #define ACLGRAD_KERNELS_CPU_PREFETCH_H_
 
 #include <cstdint>
-#include <cstring>
 
 #include "base/knobs.h"
-#include "base/verbose.h"
 
 namespace aclgrad {
 
@@ -40,13 +38,9 @@ inline bool is_zen5_or_later() noexcept {
 
 // What ACLGRAD_PREFETCHES says, else what cores of this vendor and family do.
 inline Prefetches prefetches_of_this_core() noexcept {
-  const char* const value = knob("ACLGRAD_PREFETCHES");
-  if (value != nullptr) {
-    if (std::strcmp(value, "dropped") == 0) return Prefetches::kDropped;
-    if (std::strcmp(value, "waiting") == 0) return Prefetches::kWaiting;
-    if (std::strcmp(value, "taken") == 0) return Prefetches::kTaken;
-    aclgrad_reject_knob("ACLGRAD_PREFETCHES", value, "dropped, waiting or taken");
-  }
+  const int chosen = chosen_word("ACLGRAD_PREFETCHES", {"dropped", "waiting", "taken"},
+                                 "dropped, waiting or taken");
+  if (chosen >= 0) return static_cast<Prefetches>(chosen);
   if (is_zen5_or_later()) return Prefetches::kTaken;
 #if defined(__x86_64__)
   if (__builtin_cpu_is("amd") != 0) return Prefetches::kDropped;

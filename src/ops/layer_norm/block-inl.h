@@ -38,8 +38,8 @@ template <class T>
 HWY_NOINLINE void write_parts(const Rows<T>& rows, const Weights<T>& weights, size_t n,
                               bool streaming) {
   with_parts<T>(n, [&](const auto& parts) ACLGRAD_INLINED {
-    parts.write(rows.x[0], rows.columns_stride, rows.mean, rows.rstd, weights, n, rows.y,
-                streaming);
+    parts.write(rows.x[0], rows.columns_stride, rows.mean, rows.rstd, weights, n, rows.y, streaming,
+                rows.converted);
   });
 }
 #endif

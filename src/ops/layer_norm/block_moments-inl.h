@@ -50,6 +50,9 @@ struct Rows {
   alignas(64) float rstd[kRows] = {};
   bool ordinary = false;         // all rows are (statistics.h)
   ExactStatistics exact[kRows];  // for rows that are not
+#if HWY_TARGET == HWY_AVX2
+  [[no_unique_address]] Converted<T> converted;  // by find_part_moments()
+#endif
 
   void set_moments(size_t r, const Moments& found) {
     wide_mean[r] = found.mean;
@@ -176,9 +179,9 @@ template <class T>
 HWY_NOINLINE void find_part_moments(Rows<T>& rows, size_t n, double reciprocal_cols) {
   const T* x = rows.x[0];
   with_parts<T>(n, [&](const auto& parts) ACLGRAD_INLINED {
-    parts.put_sums(x, rows.columns_stride, rows.wide_mean);
+    parts.put_sums(x, rows.columns_stride, rows.wide_mean, rows.converted);
     divide_sums(rows, reciprocal_cols);
-    set_to(rows.squares, parts.squares(x, rows.columns_stride, rows.mean));
+    set_to(rows.squares, parts.squares(x, rows.columns_stride, rows.mean, rows.converted));
   });
   move_to_means(rows, n);
 }

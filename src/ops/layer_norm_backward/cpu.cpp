@@ -262,13 +262,12 @@ void slab(const Job& job, int64_t index, double* totals) {
 template <class T>
 void sum_slabs(const Job& job) {
   const int64_t count = job.plan.slabs;
-  SlabTotals slabs(job.slab_totals(0), count, 2 * job.padded_cols);
+  SlabTotals slabs(job.slab_totals(0), job.plan.slab_regions, count, 2 * job.padded_cols);
+  const auto add = [&](double* sum, const double* more) { add_totals(job, sum, more); };
   parallel_blocks(count, [&](int64_t block) {
-    const int64_t index = slabs.slab_of(block, job.plan.slab_rows);
-    double* const totals = slabs.take(index);
+    const auto [index, totals] = slabs.begin(block, job.plan.slab_rows, add);
     slab<T>(job, index, totals);
-    slabs.leave(index, totals,
-                [&](double* sum, const double* more) { add_totals(job, sum, more); });
+    slabs.leave(index, totals, add);
   });
   const auto finish = [&](int64_t index) {
     const int64_t begin = index * kFinishColumns;
@@ -290,7 +289,7 @@ void run(const Job& job) {
     parallel_blocks(plan.panels, [&](int64_t index) {
       const int64_t begin = index * kPanel;
       const int64_t end = std::min(begin + kPanel, job.problem.cols);
-      prepare_gamma<T>(job.problem, job.at.gamma, begin, end, out);
+      prepare_gamma<T>(job.problem, job.at.gamma, begin, end, out + begin);
     });
   }
   if (plan.wide) return run_wide<T>(job);

@@ -33,7 +33,9 @@
 
 #include "ops/layer_norm_backward/block-inl.h"
 #include "ops/layer_norm_backward/exact.h"
+#include "ops/layer_norm_backward/gamma-inl.h"
 #include "ops/layer_norm_backward/gather-inl.h"
+#include "ops/layer_norm_backward/job.h"
 #include "ops/layer_norm_backward/ordinary-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -81,8 +83,8 @@ HWY_INLINE bool are_at_most(const T* row, size_t count, float most) {
 }
 
 template <class T, class Source>
-HWY_INLINE Largest largest_in_row(const Rows<T>& rows, Source& source, size_t r, const float* gamma,
-                                  size_t cols) {
+HWY_INLINE Largest largest_in_row(const Rows<T>& rows, Source& source, size_t r,
+                                  GammaChunks<T>& gamma, size_t cols) {
   const F32x16 mean = set16(rows.mean[r]);
   const F32x16 rstd = set16(rows.rstd[r]);
   F32x16 g = zero16(), xhat = zero16(), least_factor = zero16();
@@ -90,12 +92,13 @@ HWY_INLINE Largest largest_in_row(const Rows<T>& rows, Source& source, size_t r,
     const size_t columns = std::min(kChainColumns, cols - chunk);
     const T* dy_chunk = source.dy(r, chunk, columns);
     const T* x_chunk = source.x(r, chunk, columns);
+    const float* gamma_chunk = gamma.chunk(chunk, columns);
     for (size_t at = 0; at < columns; at += kStrip<T>) {
       const size_t rest = columns - at;
       const bool whole = rest >= kStrip<T>;
       const Strip<T> dy = whole ? load_strip(dy_chunk + at) : load_strip_first(dy_chunk + at, rest);
       const Strip<T> x = whole ? load_strip(x_chunk + at) : load_strip_first(x_chunk + at, rest);
-      const Strip<T> factor = load_numbers<T>(gamma + chunk + at);
+      const Strip<T> factor = load_numbers<T>(gamma_chunk + at);
       Strip<T> distance;
       for (size_t i = 0; i < kStripVectors<T>; ++i) distance.v[i] = sub(x.v[i], mean);
       if (!whole) distance = keep_first_columns<T>(distance, rest);
@@ -110,7 +113,7 @@ HWY_INLINE Largest largest_in_row(const Rows<T>& rows, Source& source, size_t r,
 }
 
 template <class T, class Source>
-void exact_means(Rows<T>& rows, Source& source, size_t r, const float* gamma, size_t cols) {
+void exact_means(Rows<T>& rows, Source& source, size_t r, GammaChunks<T>& gamma, size_t cols) {
   const auto mean = static_cast<double>(rows.mean[r]);
   const auto rstd = static_cast<double>(rows.rstd[r]);
   double sum_g = 0.0, sum_gx = 0.0;
@@ -118,9 +121,10 @@ void exact_means(Rows<T>& rows, Source& source, size_t r, const float* gamma, si
     const size_t columns = std::min(kChainColumns, cols - chunk);
     const T* dy = source.dy(r, chunk, columns);
     const T* x = source.x(r, chunk, columns);
+    const float* factors = gamma.chunk(chunk, columns);
     for (size_t c = 0; c < columns; ++c) {
-      const double g = static_cast<double>(to_float(dy[c])) *
-                       static_cast<double>(gamma[chunk + strip_place<T>(c)]);
+      const double g =
+          static_cast<double>(to_float(dy[c])) * static_cast<double>(factors[strip_place<T>(c)]);
       sum_g += g;
       sum_gx += g * ((static_cast<double>(to_float(x[c])) - mean) * rstd);
     }
@@ -131,14 +135,15 @@ void exact_means(Rows<T>& rows, Source& source, size_t r, const float* gamma, si
 
 // Whether all dx of a row are NaN, because one of its operands is.
 template <class T, class Source>
-bool has_nan(const Rows<T>& rows, Source& source, size_t r, const float* gamma, size_t cols) {
+bool has_nan(const Rows<T>& rows, Source& source, size_t r, GammaChunks<T>& gamma, size_t cols) {
   if (std::isnan(rows.mean[r]) || std::isnan(rows.rstd[r])) return true;
   for (size_t chunk = 0; chunk < cols; chunk += kChainColumns) {
     const size_t columns = std::min(kChainColumns, cols - chunk);
     const T* dy = source.dy(r, chunk, columns);
     const T* x = source.x(r, chunk, columns);
+    const float* factors = gamma.chunk(chunk, columns);
     for (size_t c = 0; c < columns; ++c) {
-      const float factor = gamma[chunk + strip_place<T>(c)];
+      const float factor = factors[strip_place<T>(c)];
       if (std::isnan(to_float(dy[c])) || std::isnan(to_float(x[c])) || std::isnan(factor)) {
         return true;
       }
@@ -171,7 +176,7 @@ bool is_padding(const Rows<T>& rows, Source& source, size_t r, size_t cols) {
 // After the first visit: marks those of the unusual_rows() that are padding and those whose dx is
 // to be computed in FP64, and finds the means of the latter.
 template <class T, class Source>
-void mark_exact_rows(Rows<T>& rows, uint32_t unusual, Source& source, const float* gamma,
+void mark_exact_rows(Rows<T>& rows, uint32_t unusual, Source& source, GammaChunks<T>& gamma,
                      size_t cols) {
   rows.ordinary = true;
   for (; unusual != 0; unusual &= unusual - 1) {
@@ -199,10 +204,10 @@ void mark_exact_rows(Rows<T>& rows, uint32_t unusual, Source& source, const floa
 
 // Out of line: ordinary rows never come here.
 template <class T>
-HWY_NOINLINE void look_closer(Rows<T>& rows, uint32_t unusual, const RowForms& forms,
-                              const float* gamma, size_t cols) {
-  Gathered<T> source(rows, forms);  // takes dense rows as they lie
-  mark_exact_rows(rows, unusual, source, gamma, cols);
+HWY_NOINLINE void look_closer(const Job& job, Rows<T>& rows, uint32_t unusual) {
+  Gathered<T> source(rows, job.forms);  // takes dense rows as they lie
+  GammaChunks<T> gamma(job);
+  mark_exact_rows(rows, unusual, source, gamma, static_cast<size_t>(job.problem.cols));
 }
 
 // A term of dgamma loses more than the promise allows.

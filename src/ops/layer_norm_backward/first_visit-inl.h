@@ -92,7 +92,7 @@ HWY_INLINE void classify(const Job& job, Rows<T>& rows) {
   const uint32_t unusual = unusual_rows(rows);
   rows.ordinary = unusual == 0;
   if (HWY_LIKELY(rows.ordinary)) return;
-  look_closer(rows, unusual, job.forms, job.gamma, static_cast<size_t>(job.problem.cols));
+  look_closer(job, rows, unusual);
 }
 
 // First visit of a group of rows.

@@ -4,12 +4,15 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
+#include <cmath>
 #include <limits>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "ops/layer_norm_backward/test_problem.h"
+#include "support/random.h"
 #include "support/same_bits.h"
 #include "support/targets.h"
 
@@ -164,7 +167,8 @@ TEST(LayerNormBackward, AMillionTermsAndConstantColumnsHoldTheTolerance) {
 }
 
 // The workspace that phase one plans for tensors whose addresses are not known yet.
-uint64_t planned_workspace(int64_t rows, int64_t cols, aclDataType dtype) {
+uint64_t planned_workspace(int64_t rows, int64_t cols, aclDataType dtype,
+                           const std::array<bool, 3>& want) {
   const auto tensor = [](std::vector<int64_t> dims, aclDataType type) {
     return aclCreateTensor(dims.data(), dims.size(), type, nullptr, 0, ACL_FORMAT_ND, dims.data(),
                            dims.size(), nullptr);
@@ -175,8 +179,7 @@ uint64_t planned_workspace(int64_t rows, int64_t cols, aclDataType dtype) {
                           tensor({cols}, dtype),        tensor({cols}, dtype)};
   const auto [dy, x, mean, rstd, gamma, dx, dgamma, dbeta] = tensors;
   aclIntArray* normalized_shape = aclCreateIntArray(&cols, 1);
-  const bool all[] = {true, true, true};
-  aclBoolArray* mask = aclCreateBoolArray(all, 3);
+  aclBoolArray* mask = aclCreateBoolArray(want.data(), want.size());
   uint64_t workspace = 0;
   aclOpExecutor* executor = nullptr;
   require(
@@ -191,19 +194,111 @@ uint64_t planned_workspace(int64_t rows, int64_t cols, aclDataType dtype) {
   return workspace;
 }
 
+// Bytes of what is read and written.
+double operand_bytes(int64_t rows, int64_t cols, aclDataType dtype,
+                     const std::array<bool, 3>& want) {
+  const double whole = static_cast<double>(rows) * static_cast<double>(cols);
+  const double matrices = (want[0] || want[1] ? 2 : 1) + (want[0] ? 1 : 0);
+  return matrices * whole * (dtype == ACL_FLOAT ? 4 : 2);
+}
+
 TEST(LayerNormBackward, LargeOperandsHaveAWorkspaceOfAtMostATwentiethOfThem) {
   // Chains and row numbers of a GPU take up to a sixth: its memory is not the limit.
   if (aclgrad_has_device_queues()) GTEST_SKIP() << "of the CPU's plan";
-  constexpr int64_t kShapes[][2] = {{8192, 4096}, {2048, 12288}, {32768, 768},  {200704, 192},
-                                    {400000, 64}, {1024, 20000}, {2000, 8000},  {300, 60000},
-                                    {20, 600000}, {64, 200000},  {12000000, 1}, {40, 110000},
-                                    {67, 200000}, {51, 240000},  {100, 240000}};
-  for (const auto& [rows, cols] : kShapes) {
+  std::vector<std::pair<int64_t, int64_t>> shapes = {
+      {8192, 4096}, {2048, 12288}, {32768, 768},  {200704, 192}, {400000, 64},  {1024, 20000},
+      {2000, 8000}, {300, 60000},  {20, 600000},  {64, 200000},  {12000000, 1}, {40, 110000},
+      {67, 200000}, {51, 240000},  {100, 240000}, {1, 33000001}, {2, 9000001},  {1000, 6000},
+      {193, 65536}, {257, 65535},  {31, 2000001}};
+  const uint64_t seed = seed_of_test(20261129);
+  SCOPED_TRACE(replay(seed));
+  Random random(seed);
+  for (int i = 0; i < 300; ++i) {
+    const auto rows = static_cast<int64_t>(std::exp2(random.uniform(0, i % 2 == 0 ? 6 : 18)));
+    shapes.emplace_back(rows, random.integer(6000000, 40000000) / rows);
+  }
+  for (const auto& [rows, cols] : shapes) {
     for (const aclDataType dtype : {ACL_FLOAT, ACL_FLOAT16, ACL_BF16}) {
-      const uint64_t element = dtype == ACL_FLOAT ? 4 : 2;
-      const uint64_t operands = 3 * element * static_cast<uint64_t>(rows * cols);
-      EXPECT_LE(20 * planned_workspace(rows, cols, dtype), operands)
-          << rows << "x" << cols << ", " << element << " bytes an element";
+      for (int outputs = 1; outputs < 8; ++outputs) {
+        const std::array<bool, 3> want{(outputs & 1) != 0, (outputs & 2) != 0, (outputs & 4) != 0};
+        const double operands = operand_bytes(rows, cols, dtype, want);
+        if (operands < 64e6) continue;
+        EXPECT_LE(20 * static_cast<double>(planned_workspace(rows, cols, dtype, want)), operands)
+            << rows << "x" << cols << " " << dtype_short_name(dtype) << " outputs " << outputs;
+      }
+    }
+  }
+}
+
+// Without dx a slab's totals are more beside 16-bit operands, and there is memory for fewer of them
+// at a time than there are slabs: the same bits, by however many threads.
+TEST(LayerNormBackward, FewerRegionsThanSlabsGiveTheSameBits) {
+  if (aclgrad_has_device_queues()) GTEST_SKIP() << "of the CPU's plan";
+  const Dims dims = {4101, 8001};
+  Problem all(dims, all_of(ACL_BF16));
+  const Outcome with_dx = all.run_it();
+  ASSERT_TRUE(with_dx.ok()) << with_dx;
+  for (const bool dgamma : {true, false}) {
+    Options options = all_of(ACL_BF16);
+    options.want[0] = false;
+    options.want[1] = dgamma;
+    Problem problem(dims, options);
+    const Outcome outcome = problem.run_it();
+    ASSERT_TRUE(outcome.ok()) << outcome;
+    EXPECT_LT(outcome.workspace_size, with_dx.workspace_size);
+    expect_same_bits("gradBiasOut", problem.dbeta.bits(), all.dbeta.bits());
+    if (dgamma) expect_same_bits("gradWeightOut", problem.dgamma.bits(), all.dgamma.bits());
+    expect_same_bits_everywhere([&] { return problem.run_it(); }, {&problem.dbeta});
+  }
+}
+
+// gamma of a few long rows is prepared panel by panel: the bits of rows among more of them, for
+// which it is prepared at once, and a row that takes FP64.
+TEST(LayerNormBackward, GammaByPanelGivesTheSameBits) {
+  if (aclgrad_has_device_queues()) GTEST_SKIP() << "of the CPU's plan";
+  for (const aclDataType dtype : {ACL_FLOAT, ACL_FLOAT16, ACL_BF16}) {
+    for (const bool has_gamma : {true, false}) {
+      SCOPED_TRACE(std::string(dtype_short_name(dtype)) + (has_gamma ? "" : " without gamma"));
+      const int64_t cols = 20003, few = 2, many = 28;
+      Options options = all_of(dtype);
+      if (!has_gamma) options.gamma.reset();
+      Problem more({many, cols}, options);
+      std::vector<double> x = more.x.values(), dy = more.dy.values();
+      std::vector<double> mean = more.mean.values();
+      mean[1] = 0.0;
+      for (auto i = static_cast<size_t>(cols); i < static_cast<size_t>(2 * cols); ++i) {
+        x[i] *= dtype == ACL_FLOAT16 ? 0x1p-20 : 1e-38;
+        dy[i] *= dtype == ACL_FLOAT16 ? 0x1p-20 : 1e-38;
+      }
+      more.x.fill(x);
+      more.dy.fill(dy);
+      more.mean.fill(mean);
+      const Outcome at_once = more.run_it();
+      ASSERT_TRUE(at_once.ok()) << at_once;
+      for (const Arrangement in : {Arrangement::kContiguous, Arrangement::kRowPadded}) {
+        options.in = in;
+        Problem problem({few, cols}, options);
+        const auto first_of = [](const Tensor& from, Tensor& to) {
+          std::vector<double> values = from.values();
+          values.resize(static_cast<size_t>(to.numel()));
+          to.fill(values);
+        };
+        first_of(more.x, problem.x);
+        first_of(more.dy, problem.dy);
+        first_of(more.mean, problem.mean);
+        first_of(more.rstd, problem.rstd);
+        first_of(more.gamma, problem.gamma);
+        const Outcome outcome = problem.run_it();
+        ASSERT_TRUE(outcome.ok()) << outcome;
+        EXPECT_LT(outcome.workspace_size + static_cast<uint64_t>(4 * cols),
+                  at_once.workspace_size + 4096);
+        problem.expect_right(problem.exact());
+        std::vector<uint8_t> first = more.dx.bits();
+        first.resize(problem.dx.bits().size());
+        expect_same_bits("gradInputOut", problem.dx.bits(), first);
+        expect_same_bits_everywhere([&] { return problem.run_it(); },
+                                    {&problem.dx, &problem.dgamma, &problem.dbeta});
+      }
     }
   }
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ops/layer_norm_backward/problem.h"
 
+#include <algorithm>
 #include <span>
 #include <string>
 
@@ -12,6 +13,7 @@
 #include "tensor/check.h"
 #include "tensor/launch.h"
 #include "tensor/operand.h"
+#include "tensor/workspace_share.h"
 
 namespace aclgrad::layer_norm_backward {
 namespace {
@@ -172,9 +174,11 @@ double bytes_moved(const Problem& problem) {
   const auto size = [](const View& view) { return static_cast<double>(dtype_size(view.dtype)); };
   const auto rows = static_cast<double>(problem.rows);
   const auto cols = static_cast<double>(problem.cols);
-  return rows * cols * (2 * size(problem.x) + size(problem.dx)) +
-         rows * (size(problem.mean) + size(problem.rstd)) +
-         cols * (size(problem.gamma) + size(problem.dgamma) + size(problem.dbeta));
+  const double of_dy = rows * cols * size(problem.dy) + cols * size(problem.dbeta);
+  if (!problem.want_dx && !problem.want_dgamma) return of_dy;
+  const double gamma = problem.want_dx ? size(problem.gamma) : 0;
+  return of_dy + rows * cols * (size(problem.x) + size(problem.dx)) +
+         rows * (size(problem.mean) + size(problem.rstd)) + cols * (gamma + size(problem.dgamma));
 }
 
 // The closed call.
@@ -220,8 +224,13 @@ Plan make_plan(const Problem& problem) {
   const auto double_size = static_cast<int64_t>(sizeof(double));
   const bool gamma_as_it_is = problem.gamma.dtype == ACL_FLOAT && problem.x.dtype != ACL_BF16 &&
                               problem.cols % kWidestStrip == 0 && is_one_run(problem.gamma);
+  const double operands = bytes_moved(problem);
   if (!gamma_as_it_is && problem.rows > 0) {
     plan.gamma_bytes = saturating_product({round_up(problem.cols, kWidestStrip), float_size});
+    // A few long rows: gamma is as much as a row.
+    const int64_t most = workspace_share(operands);
+    plan.gamma_by_panel = plan.wide && plan.gamma_bytes > most - most / 8;
+    if (plan.gamma_by_panel) plan.gamma_bytes = 0;
   }
   if (plan.wide) {
     plan.row_bytes =
@@ -235,9 +244,12 @@ Plan make_plan(const Problem& problem) {
       plan.partial_bytes =
           saturating_product({2, round_up(problem.cols, kWidestStrip), double_size + chain});
     }
-  } else if (columns && problem.rows > kRowBlock) {
-    plan.partial_bytes =
-        saturating_product({plan.slabs, 2, round_up(problem.cols, kWidestStrip), double_size});
+  } else if (columns && problem.rows > kRowBlock && problem.cols > 0) {
+    const int64_t region =
+        saturating_product({2, round_up(problem.cols, kWidestStrip), double_size});
+    plan.slab_regions = std::clamp((most_workspace(operands) - plan.gamma_bytes) / region,
+                                   std::min(int64_t{2}, plan.slabs), plan.slabs);
+    plan.partial_bytes = saturating_product({plan.slab_regions, region});
   }
   return plan;
 }

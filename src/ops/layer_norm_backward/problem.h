@@ -51,12 +51,14 @@ struct Plan {
   bool wide = false;      // column panels instead of slabs of rows
   int64_t slab_rows = 0;  // rows a slab (not wide)
   int64_t slabs = 0;
-  int64_t panels = 0;      // wide
-  int64_t batch_rows = 0;  // wide: rows that pass both visits before others do
+  int64_t slab_regions = 0;     // slabs whose totals there is room for at a time
+  int64_t panels = 0;           // wide
+  int64_t batch_rows = 0;       // wide: rows that pass both visits before others do
+  bool gamma_by_panel = false;  // wide: by the tasks themselves, not before them
 
   // Bytes of workspace regions; 0: not needed.
   int64_t gamma_bytes = 0;  // gamma as FP32
-  // double [slabs][2][padded cols]: dgamma and dbeta totals of each slab. One block of rows has
+  // double [slab_regions][2][padded cols]: dgamma and dbeta totals of slabs. One block of rows has
   // none. Wide, where there are batches: double [2][padded cols], and float [2 * padded cols] for
   // the chains of a row block that is more than a batch.
   int64_t partial_bytes = 0;

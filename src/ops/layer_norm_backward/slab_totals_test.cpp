@@ -56,7 +56,7 @@ std::vector<double> expected_total(int64_t count) {
 TEST(LayerNormBackwardSlabTotals, OneThreadUsesTwoRegions) {
   std::vector<double> regions(kMostSlabs * kSize);
   for (int64_t count : {int64_t{1}, int64_t{2}, int64_t{7}, kMostSlabs}) {
-    SlabTotals slabs(regions.data(), count, kSize);
+    SlabTotals slabs(regions.data(), count, count, kSize);
     std::set<const double*> used;
     for (int64_t slab = 0; slab < count; ++slab) {
       double* const totals = slabs.take(slab);
@@ -76,7 +76,7 @@ TEST(LayerNormBackwardSlabTotals, AnyOrderOfEnds) {
   for (int64_t at_once : {2, 3, 8, 24}) {
     for (int64_t step : {1, 5, 7, 11}) {
       std::vector<double> regions(kCount * kSize, -1);
-      SlabTotals slabs(regions.data(), kCount, kSize);
+      SlabTotals slabs(regions.data(), kCount, kCount, kSize);
       std::vector<double*> taken(kCount);
       std::vector<int64_t> at_work;
       int64_t begun = 0;
@@ -101,7 +101,7 @@ TEST(LayerNormBackwardSlabTotals, AnyOrderOfEnds) {
 TEST(LayerNormBackwardSlabTotals, ThoseBehindAGapStay) {
   constexpr int64_t kCount = 6;
   std::vector<double> regions(kCount * kSize);
-  SlabTotals slabs(regions.data(), kCount, kSize);
+  SlabTotals slabs(regions.data(), kCount, kCount, kSize);
   std::vector<double*> taken;
   for (int64_t slab = 0; slab < kCount; ++slab) {
     taken.push_back(slabs.take(slab));
@@ -122,7 +122,7 @@ TEST(LayerNormBackwardSlabTotals, ManyThreads) {
   constexpr int64_t kCount = kMostSlabs;
   std::vector<double> regions(kCount * kSize);
   for (int round = 0; round < 20; ++round) {
-    SlabTotals slabs(regions.data(), kCount, kSize);
+    SlabTotals slabs(regions.data(), kCount, kCount, kSize);
     std::atomic<int64_t> next{0};
     const auto work = [&] {
       for (int64_t slab = next++; slab < kCount; slab = next++) {
@@ -138,13 +138,47 @@ TEST(LayerNormBackwardSlabTotals, ManyThreads) {
   }
 }
 
+// Fewer regions than slabs, and than threads: who finds none waits, nothing is lost, and nobody
+// writes behind the regions.
+TEST(LayerNormBackwardSlabTotals, FewRegions) {
+  for (const int64_t count : {int64_t{3}, int64_t{24}, kMostSlabs}) {
+    for (const int64_t regions : {2, 3, 7, 23}) {
+      if (regions >= count) continue;
+      for (const int threads : {1, 2, 5}) {
+        std::vector<double> memory(static_cast<size_t>((regions + 1) * kSize), -1);
+        SlabTotals slabs(memory.data(), regions, count, kSize);
+        std::vector<std::atomic<int>> begun(static_cast<size_t>(count));
+        std::atomic<int64_t> blocks{0};
+        const auto work = [&] {
+          for (int64_t block = blocks++; block < count; block = blocks++) {
+            const auto [slab, totals] = slabs.begin(block, 64, add);
+            ++begun[static_cast<size_t>(slab)];
+            // The first ones take longest, so that others wait for their turn.
+            if (slab % 5 == 0) std::this_thread::yield();
+            fill(totals, slab);
+            slabs.leave(slab, totals, add);
+          }
+        };
+        std::vector<std::thread> others;
+        for (int i = 1; i < threads; ++i) others.emplace_back(work);
+        work();
+        for (std::thread& thread : others) thread.join();
+        EXPECT_TRUE(std::all_of(begun.begin(), begun.end(), [](int times) { return times == 1; }));
+        EXPECT_EQ(total_of(slabs, count), expected_total(count))
+            << count << " slabs, " << regions << " regions, " << threads << " threads";
+        EXPECT_EQ(memory.back(), -1);
+      }
+    }
+  }
+}
+
 TEST(LayerNormBackwardSlabTotals, EveryBlockIsASlabOfItsOwn) {
   const int before = aclgrad_threads();
   for (int threads : {1, 2, 3, 64, 200}) {
     aclgrad_use_threads(threads);
     for (int64_t count :
          {int64_t{1}, int64_t{2}, int64_t{5}, int64_t{64}, int64_t{129}, kMostSlabs}) {
-      const SlabTotals slabs(nullptr, count, kSize);
+      const SlabTotals slabs(nullptr, count, count, kSize);
       std::vector<int64_t> order(static_cast<size_t>(count)), all(order.size());
       for (int64_t block = 0; block < count; ++block) {
         order[static_cast<size_t>(block)] = slabs.slab_of(block, 64);

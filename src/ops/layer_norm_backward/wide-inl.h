@@ -15,6 +15,7 @@
 
 #include "kernels/cpu/parallel.h"
 #include "ops/layer_norm_backward/first_visit-inl.h"
+#include "ops/layer_norm_backward/gamma-inl.h"
 #include "ops/layer_norm_backward/gather-inl.h"
 #include "ops/layer_norm_backward/second_visit-inl.h"
 
@@ -28,7 +29,7 @@ using namespace aclgrad::HWY_NAMESPACE;
 // By which the first pass asks for what comes in the row.
 inline constexpr Ahead kPanelAhead = {intptr_t{8} << 10, intptr_t{8} << 10};
 
-// Wide problems, first pass: one row's sums over one panel.
+// Wide problems, first pass: one row's sums over one panel, for whose columns the job has gamma.
 template <class T>
 void panel_sums(const Job& job, int64_t row, int64_t panel) {
   const int64_t first = panel * kPanel;
@@ -44,6 +45,24 @@ void panel_sums(const Job& job, int64_t row, int64_t panel) {
     sum_row<T>(source, 0, job.gamma, begin, count, rows.mean[0], kPanelAhead, sums);
   }
   std::copy_n(sums, 2, job.row_totals(row, panel));
+}
+
+// The sums of all panels of rows [first, last). A panel whose gamma has to be prepared is one task,
+// for all of the rows.
+template <class T>
+void all_panel_sums(const Job& job, int64_t first, int64_t last) {
+  const int64_t panels = job.plan.panels;
+  if (!job.plan.gamma_by_panel) {
+    return parallel_blocks((last - first) * panels, [&](int64_t index) {
+      panel_sums<T>(job, first + index / panels, index % panels);
+    });
+  }
+  parallel_blocks(panels, [&](int64_t index) {
+    const int64_t begin = index * kPanel;
+    PanelGamma<T> gamma;
+    const Job here = gamma.of(job, begin, std::min(begin + kPanel, job.problem.cols));
+    for (int64_t row = first; row < last; ++row) panel_sums<T>(here, row, index);
+  });
 }
 
 // Between the passes: the means of one row, from its panels in order.
@@ -69,9 +88,11 @@ void row_means(const Job& job, int64_t row) {
 // Wide problems, second pass: rows [first, last) of one panel. The totals of dgamma and dbeta wait
 // in the workspace where there are more batches of rows to come.
 template <class T>
-void panel(const Job& job, int64_t first, int64_t last, int64_t index) {
+void panel(const Job& whole, int64_t first, int64_t last, int64_t index) {
   const int64_t begin = index * kPanel;
-  const int64_t end = std::min(begin + kPanel, job.problem.cols);
+  const int64_t end = std::min(begin + kPanel, whole.problem.cols);
+  PanelGamma<T> gamma;
+  const Job job = gamma.of(whole, begin, end);
   alignas(64) double own_totals[2 * kPanel];
   const bool waits = job.plan.partial_bytes > 0;
   double* totals = waits ? job.slab_totals(0) + begin : own_totals;
@@ -111,9 +132,7 @@ void run_wide(const Job& job) {
   for (int64_t first = 0; first < all; first += plan.batch_rows) {
     const int64_t last = std::min(first + plan.batch_rows, all);
     if (job.problem.want_dx) {
-      parallel_blocks((last - first) * plan.panels, [&](int64_t index) {
-        panel_sums<T>(job, first + index / plan.panels, index % plan.panels);
-      });
+      all_panel_sums<T>(job, first, last);
       parallel_blocks(last - first, [&](int64_t row) { row_means<T>(job, first + row); });
     }
     parallel_blocks(plan.panels, [&](int64_t index) { panel<T>(job, first, last, index); });

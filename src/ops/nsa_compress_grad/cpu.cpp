@@ -191,7 +191,7 @@ void convert_weights(const Job& job, int64_t begin, int64_t end) {
   const Problem& problem = job.problem;
   for (int64_t head = begin; head < end; ++head) {
     const T* from = static_cast<const T*>(job.at.w) + head * problem.w.strides[1];
-    float* to = job.weights + head * problem.window;
+    float* to = job.weights(head);
     for (int64_t j = 0; j < problem.window; ++j) to[j] = to_float(from[j * problem.w.strides[0]]);
   }
 }
@@ -217,43 +217,51 @@ void join_slabs(const Job& job, int64_t begin, int64_t end) {
   }
 }
 
+// dx and dw of the heads of a batch, and with the first one the tokens in gaps.
 template <class T>
-void run(const Job& job) {
-  const Problem& problem = job.problem;
+void run_batch(const Job& job) {
   const Plan& plan = job.plan;
+  const int64_t head_blocks = ceil_div(job.end_head - job.first_head, plan.block_heads);
+  const int64_t visits = plan.slabs * head_blocks;
   const auto visit = [&](int64_t index) {
-    const int64_t visits = plan.slabs * plan.head_blocks;
     if (index < visits) {
-      const int64_t head = index % plan.head_blocks * plan.block_heads;
-      visit_slab<T>(job, index / plan.head_blocks, head,
-                    std::min(head + plan.block_heads, problem.heads));
+      const int64_t head = job.first_head + index % head_blocks * plan.block_heads;
+      visit_slab<T>(job, index / head_blocks, head,
+                    std::min(head + plan.block_heads, job.end_head));
     } else {
       const int64_t begin = (index - visits) * plan.gap_block;
-      fill_gaps<T>(job, begin, std::min(begin + plan.gap_block, problem.gap_tokens));
+      fill_gaps<T>(job, begin, std::min(begin + plan.gap_block, job.problem.gap_tokens));
     }
   };
-  const auto heads_in_blocks = [&](auto&& body) {
-    const auto block = [&](int64_t index) {
-      const int64_t begin = index * plan.joined_heads;
-      body(begin, std::min(begin + plan.joined_heads, problem.heads));
-    };
-    const int64_t blocks = ceil_div(problem.heads, plan.joined_heads);
+  const auto in_blocks = [&](int64_t blocks, auto&& block) {
     if (plan.serial) {
       for (int64_t i = 0; i < blocks; ++i) block(i);
     } else {
       parallel_blocks(blocks, block);
     }
   };
-  const int64_t blocks = plan.slabs * plan.head_blocks + plan.gap_blocks;
+  const auto heads_in_blocks = [&](auto&& body) {
+    in_blocks(ceil_div(job.end_head - job.first_head, plan.joined_heads), [&](int64_t index) {
+      const int64_t begin = job.first_head + index * plan.joined_heads;
+      body(begin, std::min(begin + plan.joined_heads, job.end_head));
+    });
+  };
   if (plan.slabs > 0) {
     heads_in_blocks([&](int64_t begin, int64_t end) { convert_weights<T>(job, begin, end); });
   }
-  if (plan.serial) {
-    for (int64_t i = 0; i < blocks; ++i) visit(i);
-  } else if (blocks > 0) {
-    parallel_blocks(blocks, visit);
-  }
+  const int64_t blocks = visits + (job.first_head == 0 ? plan.gap_blocks : 0);
+  if (blocks > 0) in_blocks(blocks, visit);
   heads_in_blocks([&](int64_t begin, int64_t end) { join_slabs<T>(job, begin, end); });
+}
+
+template <class T>
+void run(const Job& job) {
+  Job batch = job;
+  for (int64_t head = 0; head < job.problem.heads; head = batch.end_head) {
+    batch.first_head = head;
+    batch.end_head = std::min(head + job.plan.batch_heads, job.problem.heads);
+    run_batch<T>(batch);
+  }
 }
 
 void run_f16(const Job& job) { run<float16_t>(job); }
@@ -289,12 +297,7 @@ void run_cpu(const Problem& problem, const Plan& plan, const Addresses& at) {
   const bool lines = rows_are_lines(problem, at.dx);
   // A client's memory may be aligned to less than an element; such lines cannot be streamed.
   const bool aligned = reinterpret_cast<uintptr_t>(at.dx) % kElement == 0;
-  const Job job{problem,
-                plan,
-                at,
-                static_cast<float*>(at.weight_region),
-                large && lines,
-                large && !lines && aligned};
+  const Job job{problem, plan, at, large && lines, large && !lines && aligned};
   if (problem.x.dtype == ACL_FLOAT16) {
     HWY_DYNAMIC_DISPATCH(run_f16)(job);
   } else {

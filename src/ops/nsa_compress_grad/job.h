@@ -14,13 +14,18 @@ struct Job {
   const Problem& problem;
   const Plan& plan;
   const Addresses& at;
-  float* weights;  // [heads][window]
   bool streaming;  // dx does not fit the cache, and all its rows are aligned
   bool collect;    // dx does not fit the cache, but lines are shared by heads or tokens
+  int64_t first_head = 0, end_head = 0;  // those of the batch
 
   int64_t most_windows() const { return ceil_div(problem.window, problem.step); }
+  // Of the heads of the batch.
+  float* weights(int64_t head) const {
+    return static_cast<float*>(at.weight_region) + (head - first_head) * problem.window;
+  }
   double* totals(int64_t slab, int64_t head) const {
-    return static_cast<double*>(at.partial_region) + (slab * problem.heads + head) * problem.window;
+    return static_cast<double*>(at.partial_region) +
+           (slab * plan.batch_heads + head - first_head) * problem.window;
   }
 };
 

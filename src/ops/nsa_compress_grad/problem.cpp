@@ -13,6 +13,7 @@
 #include "tensor/launch.h"
 #include "tensor/operand.h"
 #include "tensor/sequences.h"
+#include "tensor/workspace_share.h"
 
 namespace aclgrad::nsa_compress_grad {
 namespace {
@@ -189,6 +190,7 @@ Plan make_plan(const Problem& problem) {
   // Without tokens the row may be anything.
   const int64_t row = problem.tokens == 0 ? 0 : problem.heads * problem.width;
   plan.joined_heads = std::max<int64_t>(problem.heads, 1);
+  plan.batch_heads = plan.block_heads = plan.joined_heads;
   plan.serial = problem.tokens <= kBlockElements / std::max<int64_t>(row, 1);
   if (row == 0) return plan;
   plan.gap_block = std::max<int64_t>(1, kGapElements / row);
@@ -202,7 +204,6 @@ Plan make_plan(const Problem& problem) {
   const int64_t wanted = std::clamp<int64_t>(slab_elements / kBlockElements, 1,
                                              std::min(problem.heads, kMostSlabs / plan.slabs));
   plan.block_heads = ceil_div(problem.heads, wanted);
-  plan.head_blocks = ceil_div(problem.heads, plan.block_heads);
   const int64_t joined = problem.window * plan.slabs;
   plan.joined_heads = std::clamp<int64_t>(kJoinedTotals / joined, 1, problem.heads);
 
@@ -211,6 +212,17 @@ Plan make_plan(const Problem& problem) {
   plan.partial_bytes =
       saturating_product({plan.slabs, weights, static_cast<int64_t>(sizeof(double))});
   return plan;
+}
+
+void make_batches(const Problem& problem, Plan& plan) {
+  const int64_t heads = plan.batch_heads;
+  const int64_t head_bytes = plan.weight_bytes / heads + plan.partial_bytes / heads;
+  if (head_bytes == 0) return;
+  plan.batch_heads =
+      std::clamp(most_workspace(bytes_moved(problem)) / head_bytes, int64_t{1}, heads);
+  plan.block_heads = std::min(plan.block_heads, plan.batch_heads);
+  plan.weight_bytes = plan.weight_bytes / heads * plan.batch_heads;
+  plan.partial_bytes = plan.partial_bytes / heads * plan.batch_heads;
 }
 
 Status parse(const Arguments& arguments, Launch& launch) {
@@ -235,6 +247,7 @@ Status parse(const Arguments& arguments, Launch& launch) {
   if (problem.heads == 0) return kOk;
 
   call.plan = make_plan(problem);
+  if (!Launch::on_cuda()) make_batches(problem, call.plan);
   call.weight_region = launch.book(call.plan.weight_bytes);
   call.partial_region = launch.book(call.plan.partial_bytes);
   call.list_region = launch.book(Launch::on_cuda() ? list_bytes(problem) : 0);

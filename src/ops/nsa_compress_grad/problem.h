@@ -63,17 +63,19 @@ struct Plan {
   bool serial = false;      // too small to share
   int64_t slab_groups = 0;  // groups a slab
   int64_t slabs = 0;
+  int64_t batch_heads = 0;  // heads that are done before others are: all, or what there is room for
   int64_t block_heads = 0;  // heads of a slab that one block does
-  int64_t head_blocks = 0;
-  int64_t gap_block = 0;  // uncovered tokens a block
+  int64_t gap_block = 0;    // uncovered tokens a block
   int64_t gap_blocks = 0;
   int64_t joined_heads = 0;  // heads whose dw one block joins from the slabs
 
   // Bytes of workspace regions; 0: not needed.
-  int64_t weight_bytes = 0;   // float [heads][window]: w
-  int64_t partial_bytes = 0;  // double [slabs][heads][window]: totals of dw of each slab
+  int64_t weight_bytes = 0;   // float [batch_heads][window]: w
+  int64_t partial_bytes = 0;  // double [slabs][batch_heads][window]: totals of dw of each slab
 };
 Plan make_plan(const Problem& problem);
+// Cuts the heads in batches, for whose numbers 5 % of large operands are enough.
+void make_batches(const Problem& problem, Plan& plan);
 
 // Addresses of one run; null for tensors without elements.
 struct Addresses {

@@ -90,7 +90,7 @@ HWY_INLINE Piece<T> piece_at(const Job& job, const Group& group, int64_t head, i
                   problem.dy.strides[1],
                   heads,
                   static_cast<size_t>(columns),
-                  job.weights + head * problem.window + group.begin * problem.step + group.inside,
+                  job.weights(head) + group.begin * problem.step + group.inside,
                   problem.step,
                   problem.window,
                   job.streaming,

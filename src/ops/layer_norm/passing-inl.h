@@ -79,12 +79,13 @@ HWY_INLINE void write_last(const Passing<T> (&rows)[R], Weights<T> weights, size
   }
 }
 
-// Whether so many columns of a long row are summed before those of another one are written, and not
-// strip by strip with them: 16 bits where a vector takes several registers, of which there are too
-// few for both (two cores of Zen 1, times as fast: f16 8192x4096 1.25, 2048x12288 1.16, bf16 1.14
-// and 1.06; shorter rows level).
-template <class T>
-inline constexpr bool kTakesTurns = kParts > 1 && kStripVectors<T> == 2;
+// Whether so many columns of a long row are summed before as many of another one are written, and
+// not vector by vector with them: where a vector takes several registers there are too few for both
+// (two cores of Zen 1, times as fast: 8192x4096 f16 1.25, bf16 1.14, f32 1.09, 2048x12288 1.16,
+// 1.06, 1.06). A load of the row to come that lies just behind a store to y, but for pages, would
+// wait for it besides, as it does where rows are just under a page or two (f32 6200x2016 1.3).
+// Shorter rows lose up to 9 %, but for those of joined-inl.h.
+inline constexpr bool kTakesTurns = kParts > 1;
 
 // Writes `n` columns of rows that are plain and sums those of rows to come (put_sums()), so that
 // the memory is read while it is written to.
@@ -120,9 +121,9 @@ HWY_INLINE void write_and_sum_long(const Passing<T> (&rows)[R], Weights<T> weigh
         if (!kPrefetchesWait) rows[r].call_near(at);
         sums[r].add(rows[r].next + at);
       }
-      if constexpr (!kTakesTurns<T>) write_two(rows, weights, at, streaming);
+      if constexpr (!kTakesTurns) write_two(rows, weights, at, streaming);
     }
-    if constexpr (kTakesTurns<T>) {
+    if constexpr (kTakesTurns) {
       for (at = begin; at + kTwo <= end; at += kTwo) write_two(rows, weights, at, streaming);
     }
     if (at < end) {

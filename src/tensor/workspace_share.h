@@ -15,15 +15,13 @@ namespace aclgrad {
 inline constexpr double kLargeOperands = 64e6;
 inline constexpr double kWorkspaceShare = 0.047;
 
-// That part, whatever the operands.
-constexpr int64_t workspace_share(double operand_bytes) {
-  return static_cast<int64_t>(std::min(operand_bytes * kWorkspaceShare, 0x1p62));
+// Bytes of workspace at most. `moved`: of what is read and written, the same or less.
+constexpr int64_t most_workspace(double moved, double operand_bytes) {
+  if (operand_bytes < kLargeOperands) return std::numeric_limits<int64_t>::max();
+  return static_cast<int64_t>(std::min(moved * kWorkspaceShare, 0x1p62));
 }
-
-// Bytes of workspace at most.
 constexpr int64_t most_workspace(double operand_bytes) {
-  return operand_bytes < kLargeOperands ? std::numeric_limits<int64_t>::max()
-                                        : workspace_share(operand_bytes);
+  return most_workspace(operand_bytes, operand_bytes);
 }
 
 }  // namespace aclgrad

@@ -10,6 +10,7 @@
 namespace aclgrad {
 
 // What a core makes of a prefetch that finds all buffers for misses in use.
+// In the order in which prefetches_of_this_core() names them.
 enum class Prefetches : uint8_t {
   // It is dropped, and what must be there in time has to be asked for more than once (AMD; measured
   // on Zen 4).

@@ -141,6 +141,40 @@ TEST(LayerNorm, LargeShortRowsThatAreNotWholeLines) {
   expect_rows_that_share_lines(140003, 32, Arrangement::kContiguous);
 }
 
+// Some forty rows so long that gamma and beta as FP32 would be more than 5 % of x and y: each task
+// prepares them for its panels.
+TEST(LayerNorm, WeightsOfFewLongRowsTakeLittleWorkspace) {
+  if (aclgrad_has_device_queues()) GTEST_SKIP() << "of the CPU's plan";
+  for (const aclDataType dtype : {ACL_FLOAT, ACL_FLOAT16, ACL_BF16}) {
+    const auto tensor = [](std::vector<int64_t> dims, aclDataType type) {
+      return aclCreateTensor(dims.data(), dims.size(), type, nullptr, 0, ACL_FORMAT_ND, dims.data(),
+                             dims.size(), nullptr);
+    };
+    for (int64_t rows = 30; rows < 45; ++rows) {
+      const int64_t element = dtype == ACL_FLOAT ? 4 : 2;
+      for (int64_t cols = 32000000 / rows / element + 1; cols < 1200000; cols += 250001) {
+        aclTensor* tensors[] = {tensor({rows, cols}, dtype), tensor({cols}, dtype),
+                                tensor({cols}, dtype), tensor({rows, cols}, dtype)};
+        const auto [x, gamma, beta, y] = tensors;
+        aclIntArray* shape = aclCreateIntArray(&cols, 1);
+        uint64_t workspace = 0;
+        aclOpExecutor* executor = nullptr;
+        require(aclnnLayerNormGetWorkspaceSize(x, shape, gamma, beta, 1e-5, y, nullptr, nullptr,
+                                               &workspace, &executor),
+                "aclnnLayerNormGetWorkspaceSize");
+        EXPECT_LE(static_cast<int64_t>(20 * workspace), 2 * element * rows * cols)
+            << dtype_short_name(dtype) << " " << rows << "x" << cols;
+        require(aclSetAclOpExecutorRepeatable(executor), "aclSetAclOpExecutorRepeatable");
+        require(aclDestroyAclOpExecutor(executor), "aclDestroyAclOpExecutor");
+        for (aclTensor* each : tensors) aclDestroyTensor(each);
+        aclDestroyIntArray(shape);
+      }
+    }
+  }
+  expect_bits_of_single_rows(ACL_BF16, 36, 450001, Arrangement::kContiguous);
+  expect_bits_of_single_rows(ACL_BF16, 44, 450001, Arrangement::kContiguous);
+}
+
 TEST(LayerNorm, AMillionTermsHoldTheTolerance) {
   // A row of five elements occupies 32 threads of a GPU, which take minutes to emulate.
   const int64_t many = aclgrad_has_device_queues() ? 20000 : 200000;

@@ -13,6 +13,7 @@
 #include "tensor/check.h"
 #include "tensor/launch.h"
 #include "tensor/operand.h"
+#include "tensor/workspace_share.h"
 
 namespace aclgrad::layer_norm {
 namespace {
@@ -189,6 +190,10 @@ Plan make_plan(const Problem& problem) {
       saturating_product({weight_floats(problem.cols), static_cast<int64_t>(sizeof(float))});
   plan.gamma_as_it_is = usable_as_is(problem.gamma, problem.x.dtype);
   plan.beta_as_it_is = usable_as_is(problem.beta, problem.x.dtype);
+  // Or gamma and beta as FP32 would be too much beside x and y, as of up to 40 rows in 16 bits.
+  const int64_t weights = (plan.gamma_as_it_is ? 0 : 1) + (plan.beta_as_it_is ? 0 : 1);
+  plan.wide = plan.wide || (problem.cols > kSmall && saturating_product({weights, row_bytes}) >
+                                                         most_workspace(bytes_moved(problem)));
   if (!plan.gamma_as_it_is && !plan.wide) plan.gamma_bytes = row_bytes;
   if (!plan.beta_as_it_is && !plan.wide) plan.beta_bytes = row_bytes;
   if (plan.wide) {

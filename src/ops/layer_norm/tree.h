@@ -48,9 +48,8 @@ inline constexpr int64_t kSmall = 32768;
 // Tasks at most; more only cost their hand-over.
 inline constexpr int64_t kMostSlabs = 1024;
 
-// True: too few rows to share, and wide enough that their panels can be; or so few that gamma and
-// beta as FP32, 8 bytes a column, would be more than 5 % of x and y in 16 bits.
-constexpr bool is_wide(int64_t rows, int64_t cols) { return rows < 40 && cols > kSmall; }
+// True: too few rows to share, and wide enough that their panels can be.
+constexpr bool is_wide(int64_t rows, int64_t cols) { return rows < 32 && cols > kSmall; }
 
 // Few wide rows: a task takes so many panels, of several rows where there are some, for which it
 // brings gamma and beta to L1 once.

@@ -143,10 +143,8 @@ bool has_nan(const Rows<T>& rows, Source& source, size_t r, GammaChunks<T>& gamm
     const T* x = source.x(r, chunk, columns);
     const float* factors = gamma.chunk(chunk, columns);
     for (size_t c = 0; c < columns; ++c) {
-      const float factor = factors[strip_place<T>(c)];
-      if (std::isnan(to_float(dy[c])) || std::isnan(to_float(x[c])) || std::isnan(factor)) {
-        return true;
-      }
+      const bool of_row = std::isnan(to_float(dy[c])) || std::isnan(to_float(x[c]));
+      if (of_row || std::isnan(factors[strip_place<T>(c)])) return true;
     }
   }
   return false;

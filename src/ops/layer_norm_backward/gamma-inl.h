@@ -8,6 +8,7 @@
 #define ACLGRAD_OPS_LAYER_NORM_BACKWARD_GAMMA_INL_H_
 #endif
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <type_traits>
@@ -27,6 +28,27 @@ namespace {
 
 using namespace aclgrad::HWY_NAMESPACE;
 
+// A strip of T from numbers of any dtype.
+template <class T, class From>
+HWY_INLINE Strip<T> gamma_strip(const From* from) {
+  Strip<T> out;
+  if constexpr (!std::is_same_v<T, bfloat16_t>) {
+    for (size_t i = 0; i < kStripVectors<T>; ++i) out.v[i] = load16(from + i * kLanes);
+  } else if constexpr (std::is_same_v<From, T>) {
+    out = load_strip(from);
+  } else {
+    alignas(64) float numbers[kStrip<T>];
+    for (size_t i = 0; i < kStripVectors<T>; ++i) {
+      store_raw(load16(from + i * kLanes), numbers + i * kLanes);
+    }
+    for (size_t i = 0; i < kParts; ++i) {
+      hn::LoadInterleaved2(TagF32(), numbers + 2 * i * kPartLanes, out.v[0].part[i],
+                           out.v[1].part[i]);
+    }
+  }
+  return out;
+}
+
 // Columns [begin, end) of gamma as FP32 in strip order, zeros behind them to the end of the strip.
 // `begin` begins a strip and stands at out[0].
 template <class T>
@@ -35,20 +57,17 @@ HWY_NOINLINE void prepare_gamma(const Problem& problem, const void* gamma, int64
   const auto count = static_cast<size_t>(end - begin);
   size_t at = 0;
   if (!problem.has_gamma()) {
-    for (; at < count; ++at) out[strip_place<T>(at)] = 1.0f;
+    std::fill_n(out, count / kStrip<T> * kStrip<T>, 1.0f);
+    for (at = count / kStrip<T> * kStrip<T>; at < count; ++at) out[strip_place<T>(at)] = 1.0f;
   } else {
     const RowOffsets columns(problem.gamma, problem.gamma.rank);
     const bool dense = columns.uniform() && columns.stride() == 1;
     visit_float(problem.gamma.dtype, [&](auto type) HWY_ATTR {
       using From = decltype(type);
       const auto* from = static_cast<const From*>(gamma);
-      if constexpr (std::is_same_v<From, T>) {
-        for (; dense && at + kStrip<T> <= count; at += kStrip<T>) {
-          const Strip<T> strip = load_strip(from + begin + at);
-          for (size_t i = 0; i < kStripVectors<T>; ++i) {
-            store_raw(strip.v[i], out + at + i * kLanes);
-          }
-        }
+      for (; dense && at + kStrip<T> <= count; at += kStrip<T>) {
+        const Strip<T> strip = gamma_strip<T>(from + begin + at);
+        for (size_t i = 0; i < kStripVectors<T>; ++i) store_raw(strip.v[i], out + at + i * kLanes);
       }
       for (; at < count; ++at) {
         out[strip_place<T>(at)] = to_float(from[columns(begin + static_cast<int64_t>(at))]);

@@ -181,6 +181,13 @@ double bytes_moved(const Problem& problem) {
          rows * (size(problem.mean) + size(problem.rstd)) + cols * (gamma + size(problem.dgamma));
 }
 
+// Of dy, x and dx, whether x is read or not.
+double operand_bytes(const Problem& problem) {
+  const auto size = [](const View& view) { return static_cast<double>(dtype_size(view.dtype)); };
+  return static_cast<double>(problem.rows) * static_cast<double>(problem.cols) *
+         (size(problem.dy) + size(problem.x) + size(problem.dx));
+}
+
 // The closed call.
 struct Call {
   Problem problem;
@@ -224,11 +231,10 @@ Plan make_plan(const Problem& problem) {
   const auto double_size = static_cast<int64_t>(sizeof(double));
   const bool gamma_as_it_is = problem.gamma.dtype == ACL_FLOAT && problem.x.dtype != ACL_BF16 &&
                               problem.cols % kWidestStrip == 0 && is_one_run(problem.gamma);
-  const double operands = bytes_moved(problem);
+  const int64_t most = most_workspace(bytes_moved(problem), operand_bytes(problem));
   if (!gamma_as_it_is && problem.rows > 0) {
     plan.gamma_bytes = saturating_product({round_up(problem.cols, kWidestStrip), float_size});
     // A few long rows: gamma is as much as a row.
-    const int64_t most = workspace_share(operands);
     plan.gamma_by_panel = plan.wide && plan.gamma_bytes > most - most / 8;
     if (plan.gamma_by_panel) plan.gamma_bytes = 0;
   }
@@ -237,7 +243,8 @@ Plan make_plan(const Problem& problem) {
         problem.rows * (plan.panels * 2 * double_size + static_cast<int64_t>(sizeof(RowMeans)));
     plan.batch_rows = problem.want_dx
                           ? batch_rows(problem.rows, problem.cols,
-                                       static_cast<int64_t>(dtype_size(problem.x.dtype)))
+                                       static_cast<int64_t>(dtype_size(problem.x.dtype)),
+                                       static_cast<int64_t>(dtype_size(problem.dx.dtype)))
                           : problem.rows;
     if (columns && plan.batch_rows < problem.rows) {
       const int64_t chain = plan.batch_rows < kRowBlock ? float_size : 0;
@@ -247,7 +254,7 @@ Plan make_plan(const Problem& problem) {
   } else if (columns && problem.rows > kRowBlock && problem.cols > 0) {
     const int64_t region =
         saturating_product({2, round_up(problem.cols, kWidestStrip), double_size});
-    plan.slab_regions = std::clamp((most_workspace(operands) - plan.gamma_bytes) / region,
+    plan.slab_regions = std::clamp((most - plan.gamma_bytes) / region,
                                    std::min(int64_t{2}, plan.slabs), plan.slabs);
     plan.partial_bytes = saturating_product({plan.slab_regions, region});
   }

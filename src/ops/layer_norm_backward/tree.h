@@ -43,13 +43,15 @@ inline constexpr int64_t kCachedBytes = int64_t{28} << 20;
 // workspace then, and the chains of parts of a block: with gamma and the rows' sums 21 or 29 bytes
 // a column, for which there must be rows enough to be at most 5 % of the operands. Does not
 // influence the bits.
-constexpr int64_t batch_rows(int64_t rows, int64_t cols, int64_t element) {
+constexpr int64_t batch_rows(int64_t rows, int64_t cols, int64_t element, int64_t dx_element) {
   const int64_t row_bytes = cols * 2 * element;
   if (rows * row_bytes <= kCachedBytes) return rows;
   const bool whole = kRowBlock * row_bytes <= kCachedBytes;
   const int64_t batch = whole ? kRowBlock : kRowBlock / 2;
   const int64_t waiting = whole ? 21 : 29;
-  return batch * row_bytes > kCachedBytes || rows * 3 * element < 20 * waiting ? rows : batch;
+  return batch * row_bytes > kCachedBytes || rows * (2 * element + dx_element) < 20 * waiting
+             ? rows
+             : batch;
 }
 
 // Elements from which memory counts: 16-bit operands of 50 MB.

@@ -218,8 +218,11 @@ void make_batches(const Problem& problem, Plan& plan) {
   const int64_t heads = plan.batch_heads;
   const int64_t head_bytes = plan.weight_bytes / heads + plan.partial_bytes / heads;
   if (head_bytes == 0) return;
-  plan.batch_heads =
-      std::clamp(most_workspace(bytes_moved(problem)) / head_bytes, int64_t{1}, heads);
+  // Of all of x and dx, whether windows cover it or not.
+  const double operands = 2.0 * static_cast<double>(problem.tokens) *
+                          static_cast<double>(problem.heads) *
+                          static_cast<double>(problem.width * int64_t{sizeof(uint16_t)});
+  plan.batch_heads = std::clamp(most_workspace(operands) / head_bytes, int64_t{1}, heads);
   plan.block_heads = std::min(plan.block_heads, plan.batch_heads);
   plan.weight_bytes = plan.weight_bytes / heads * plan.batch_heads;
   plan.partial_bytes = plan.partial_bytes / heads * plan.batch_heads;

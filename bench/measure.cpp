@@ -32,6 +32,13 @@ constexpr auto kCalmPause = std::chrono::milliseconds(20);
 // Of a small problem: so many of 24 KiB are 96 MiB; more would only take longer to fill.
 constexpr int64_t kMostCopies = 4096;
 
+// Before a turn counts, all copies are computed once more, if that takes no longer: what was not
+// touched for a while costs more than the way from memory. A nested virtual machine forgets where
+// such pages lie (two cores of Granite Rapids: with more than some 3 GB in use, 3 us for every 32
+// KiB. LayerNormBackward f32 8192x4096, four copies by turns with the roofs, 33 ms, right after the
+// three others 13.6).
+constexpr double kPassSeconds = 0.2;
+
 // A line of /proc/self/status in bytes: VmRSS, or VmHWM, its highest so far.
 int64_t resident_bytes(const std::string& key) {
   std::ifstream file("/proc/self/status");
@@ -74,22 +81,38 @@ double ratio_of(const std::vector<double>& a, const std::vector<double>& b) {
   return median_of(ratios);
 }
 
-// A turn of `repeats` calls: their seconds. A call before them, which does not count, finds threads
-// asleep and caches full of what another one wrote. A single call takes so long that this is
-// nothing.
+// Calls of a turn. Those before it do not count: they find threads asleep and caches full of what
+// another one wrote. Where a single call takes very long that is nothing, and there are none.
+struct Turn {
+  int before = 0;
+  int counted = 0;
+};
+
+// `seconds(n)` makes n calls and tells what each took.
 template <class Seconds>
-double turn(int repeats, const Seconds& seconds) {
-  if (repeats > 1) seconds(1);
-  return seconds(repeats);
+Turn turn_for(const Effort& effort, size_t copies, const Seconds& seconds) {
+  seconds(1);
+  const double call = std::max(seconds(1), 1e-8);
+  Turn turn;
+  turn.counted = static_cast<int>(std::clamp(effort.round_seconds / call, 1.0, 1e6));
+  turn.before = static_cast<int>(std::min(kPassSeconds / call, static_cast<double>(copies)));
+  return turn;
+}
+
+template <class Seconds>
+double take(const Turn& turn, const Seconds& seconds) {
+  if (turn.before > 0) seconds(turn.before);
+  return seconds(turn.counted);
 }
 
 // A rival's part in the race for one problem.
 class Lane {
  public:
-  Lane(Rival& rival, const std::string& problem, size_t copies, double round_seconds)
+  Lane(Rival& rival, const std::string& problem, size_t copies, const Effort& effort)
       : rival_(rival) {
     guarded([&] {
-      if (rival_.make(problem, copies)) repeats_ = rival_.repeats_for(round_seconds);
+      if (!rival_.make(problem, copies)) return;
+      turn_ = turn_for(effort, copies, [&](int calls) { return rival_.run(calls); });
     });
   }
   // After the same read that the operator's turn follows: caches keep parts of what is read time
@@ -97,10 +120,9 @@ class Lane {
   // 5 % slower for tens of milliseconds than the same program in a later place (134 MB beside 32
   // MiB of L3). A GPU's turns are longer than that.
   void run(Roofs& roofs) {
-    if (repeats_ == 0) return;
+    if (turn_.counted == 0) return;
     if (!aclgrad_has_device_queues()) roofs.read();
-    guarded(
-        [&] { seconds_.push_back(turn(repeats_, [&](int times) { return rival_.run(times); })); });
+    guarded([&] { seconds_.push_back(take(turn_, [&](int calls) { return rival_.run(calls); })); });
     std::this_thread::sleep_for(kSettle);
   }
   void forget_last() {
@@ -120,13 +142,13 @@ class Lane {
     } catch (const std::runtime_error& error) {
       std::fprintf(stderr, "%s; it is left out from now on\n", error.what());
       rival_.give_up(error.what());
-      repeats_ = 0;
+      turn_ = {};
       seconds_.clear();
     }
   }
 
   Rival& rival_;
-  int repeats_ = 0;  // of a turn; 0: it is not asked
+  Turn turn_;  // nothing counted: it is not asked
   std::vector<double> seconds_;
 };
 
@@ -186,11 +208,6 @@ double Subject::seconds(int repeats) {
   return clock_->seconds_of([&] { hand_over(); }, repeats);
 }
 
-int Subject::repeats_for(double wanted) {
-  seconds(1);
-  return static_cast<int>(std::clamp(wanted / std::max(seconds(1), 1e-8), 1.0, 1e6));
-}
-
 aclOpExecutor* Subject::plan() {
   aclOpExecutor* executor = nullptr;
   require(copies_[next_].plan(&workspace_bytes_, &executor), "phase one");
@@ -217,10 +234,11 @@ Timing measure(const std::string& name, Subject& subject,
   timing.peak_bytes = peak_bytes_of(subject);
 
   const std::unique_ptr<Roofs> roofs = make_roofs(subject.problem().bytes, subject.copies());
-  const int repeats = subject.repeats_for(effort.round_seconds);
+  const auto seconds = [&](int count) { return subject.seconds(count); };
+  const Turn turn = turn_for(effort, subject.copies(), seconds);
   std::vector<Lane> lanes;
   for (const auto& rival : rivals) {
-    lanes.emplace_back(*rival, name, subject.copies(), effort.round_seconds);
+    lanes.emplace_back(*rival, name, subject.copies(), effort);
   }
   std::vector<double> calls, copies, reads, adds;
   const auto given_up = Clock::now() + std::chrono::duration<double>(effort.patience_seconds);
@@ -234,7 +252,7 @@ Timing measure(const std::string& name, Subject& subject,
     copies.push_back(roofs->copy());
     adds.push_back(roofs->add());
     reads.push_back(roofs->read());
-    calls.push_back(turn(repeats, [&](int times) { return subject.seconds(times); }));
+    calls.push_back(take(turn, seconds));
     for (Lane& lane : lanes) lane.run(*roofs);
     if (was_calm && calm.now()) continue;
     if (patient()) {

@@ -82,8 +82,6 @@ class Subject {
   // Seconds of each of `repeats` calls, on average. On a GPU by its own clock, from the beginning
   // of the first to the end of the last; none is waited for.
   double seconds(int repeats);
-  // The repeats that take so many seconds.
-  int repeats_for(double seconds);
 
   const Problem& problem() const { return copies_[0]; }
   size_t copies() const { return copies_.size(); }

@@ -7,7 +7,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cstdlib>
 #include <stdexcept>
 #include <utility>
@@ -82,11 +81,6 @@ double Rival::run(int repeats) {
     throw std::runtime_error("the rival " + name_ + " answered: " + answer);
   }
   return seconds;
-}
-
-int Rival::repeats_for(double seconds) {
-  run(1);
-  return static_cast<int>(std::clamp(seconds / run(1), 1.0, 1e6));
 }
 
 }  // namespace aclgrad::bench

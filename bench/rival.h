@@ -33,10 +33,8 @@ class Rival {
   // What the rival said about the problem: how it computes it, or why it does not.
   const std::string& remark() const { return remark_; }
 
-  // make(), run() and repeats_for() throw std::runtime_error when the rival ends or does not
-  // answer.
+  // make() and run() throw std::runtime_error when the rival ends or does not answer.
   double run(int repeats);
-  int repeats_for(double seconds);
 
   // It is asked nothing any more.
   void give_up(const std::string& why);

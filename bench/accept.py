@@ -22,7 +22,8 @@ COLUMNS = ("date", "commit", "machine", "problem", "view", "target", "threads", 
            "read_gb_per_s", "add_gb_per_s", "rounds", "disturbed_rounds", "workspace_bytes",
            "peak_bytes", "pytorch_way", "compiled_way", "onednn_way")
 SMALL_CALLS = ("date", "commit", "machine", "problem", "target", "threads", "whole_us", "phase_two_us",
-               "idle_us", "repeat_us", "queued_us", "among_1000_us", "crowded_us")
+               "idle_us", "idle_phase_one_us", "idle_phase_two_us", "repeat_us", "queued_us",
+               "among_1000_us", "crowded_us")
 # Above it the roof, not the operator, was disturbed.
 MOST_SHARE = 1.1
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // aclgrad_small_calls [--csv FILE]: what a call costs whose numbers are nothing to speak of,
 // sixteen rows of 64.
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <cstdio>
@@ -63,7 +64,8 @@ double phase_two_microseconds(Subject& subject) {
   return spread_of(seconds).median * 1e6;
 }
 
-double after_idle_microseconds(Subject& subject) {
+// The same for the first call after an idle time, planned before that.
+double planned_before_idle_microseconds(Subject& subject) {
   std::vector<double> seconds;
   for (int i = 0; i < kIdleTurns; ++i) {
     aclOpExecutor* executor = subject.plan();
@@ -72,6 +74,22 @@ double after_idle_microseconds(Subject& subject) {
     subject.wait();
   }
   return spread_of(seconds).median * 1e6;
+}
+
+// Of a call whose two phases both come after an idle time: until each returns.
+struct Phases {
+  double one, two;
+};
+Phases after_idle_microseconds(Subject& subject) {
+  std::vector<double> one, two;
+  for (int i = 0; i < kIdleTurns; ++i) {
+    std::this_thread::sleep_for(kIdle);
+    aclOpExecutor* executor = nullptr;
+    one.push_back(seconds_of([&] { executor = subject.plan(); }, 1));
+    two.push_back(seconds_of([&] { subject.execute(executor); }, 1));
+    subject.wait();
+  }
+  return {spread_of(one).median * 1e6, spread_of(two).median * 1e6};
 }
 
 double repeated_microseconds(Subject& subject) {
@@ -114,26 +132,37 @@ double crowded_microseconds(Subject& subject) {
   return taken;
 }
 
-// The columns of a problem, in microseconds a call.
-struct Costs {
-  double whole, phase_two, idle, repeat, queued, among_many, crowded;
+struct Column {
+  const char* title;
+  const char* in_csv;
 };
+constexpr std::array<Column, 9> kColumns = {{{"whole", "whole_us"},
+                                             {"phase 2", "phase_two_us"},
+                                             {"idle", "idle_us"},
+                                             {"idle: 1", "idle_phase_one_us"},
+                                             {"2", "idle_phase_two_us"},
+                                             {"repeat", "repeat_us"},
+                                             {"queued", "queued_us"},
+                                             {"1000", "among_1000_us"},
+                                             {"crowded", "crowded_us"}}};
 
-Costs costs_of(Subject& subject) {
-  Costs costs{};
-  costs.whole = median_microseconds([&] { subject.call(); });
-  costs.phase_two = phase_two_microseconds(subject);
-  costs.idle = after_idle_microseconds(subject);
-  costs.repeat = repeated_microseconds(subject);
-  costs.queued = queued_microseconds(subject);
+// In microseconds a call.
+std::array<double, kColumns.size()> costs_of(Subject& subject) {
+  const double whole = median_microseconds([&] { subject.call(); });
+  const double phase_two = phase_two_microseconds(subject);
+  const double planned_before_idle = planned_before_idle_microseconds(subject);
+  const Phases after_idle = after_idle_microseconds(subject);
+  const double repeat = repeated_microseconds(subject);
+  const double queued = queued_microseconds(subject);
   std::vector<void*> live(kLiveAllocations);
   for (void*& memory : live) {
     require(aclrtMalloc(&memory, 4096, ACL_MEM_MALLOC_NORMAL_ONLY), "aclrtMalloc");
   }
-  costs.among_many = median_microseconds([&] { subject.call(); });
-  costs.crowded = crowded_microseconds(subject);
+  const double among_many = median_microseconds([&] { subject.call(); });
+  const double crowded = crowded_microseconds(subject);
   for (void* memory : live) require(aclrtFree(memory), "aclrtFree");
-  return costs;
+  return {whole,  phase_two, planned_before_idle, after_idle.one, after_idle.two,
+          repeat, queued,    among_many,          crowded};
 }
 
 std::ofstream csv_file(const std::string& path) {
@@ -143,40 +172,40 @@ std::ofstream csv_file(const std::string& path) {
   if (!csv) throw std::runtime_error(path + ": cannot be written");
   const Machine machine = this_machine();
   csv << "# " << machine.name << "; peak " << machine.peak_flops / 1e9 << " GFLOP/s\n"
-      << "problem,target,threads,whole_us,phase_two_us,idle_us,repeat_us,queued_us,among_1000_us,"
-         "crowded_us\n";
+      << "problem,target,threads";
+  for (const Column& column : kColumns) csv << ',' << column.in_csv;
+  csv << '\n';
   return csv;
 }
 
 void run(const std::string& csv_path) {
   require(aclrtSetDevice(0), "aclrtSetDevice");
   std::ofstream csv = csv_file(csv_path);
-  std::printf("microseconds a call, medians\n%-46s %8s %8s %8s %8s %8s %8s %8s\n", "problem",
-              "whole", "phase 2", "idle", "repeat", "queued", "1000", "crowded");
+  std::printf("microseconds a call, medians\n%-46s", "problem");
+  for (const Column& column : kColumns) std::printf(" %8s", column.title);
+  std::puts("");
   for (const std::string& name : kProblems) {
     const Job job = parse_job(name);
     Subject subject(*job.op, parse_dtype(job.dtype), job.shape, true);
-    const Costs costs = costs_of(subject);
-    std::printf("%-46s %8.3f %8.3f %8.3f %8.3f %8.3f %8.3f %8.3f\n", name.c_str(), costs.whole,
-                costs.phase_two, costs.idle, costs.repeat, costs.queued, costs.among_many,
-                costs.crowded);
+    const auto costs = costs_of(subject);
+    std::printf("%-46s", name.c_str());
+    for (const double cost : costs) std::printf(" %8.3f", cost);
+    std::puts("");
     std::fflush(stdout);
     if (!csv.is_open()) continue;
     csv << name << ',' << aclgrad_active_target() << ',' << aclgrad_threads();
-    for (const double cost : {costs.whole, costs.phase_two, costs.idle, costs.repeat, costs.queued,
-                              costs.among_many, costs.crowded}) {
-      csv << ',' << cost;
-    }
+    for (const double cost : costs) csv << ',' << cost;
     csv << std::endl;
   }
   std::printf(
       "whole: both phases and the synchronise; phase 2: until it returns; idle: the same after %d "
       "ms\n"
-      "without work; repeat: a repeatable executor's run and the synchronise; queued: %d calls, "
-      "then\n"
-      "one synchronise; 1000: whole, with so many live allocations; crowded: the same while "
-      "another\n"
-      "thread allocates and frees\n",
+      "without work, planned before them; idle: 1, 2: each phase, where both come after them; "
+      "repeat:\n"
+      "a repeatable executor's run and the synchronise; queued: %d calls, then one synchronise; "
+      "1000:\n"
+      "whole, with so many live allocations; crowded: the same while another thread allocates and "
+      "frees\n",
       static_cast<int>(kIdle.count()), kQueued);
 }
 

@@ -120,6 +120,8 @@ Status aclgrad_enqueue(const char* function, aclrtStream handle, Work* work,
 
 bool aclgrad_has_device_queues() noexcept { return backend().has_queues(); }
 
+void aclgrad_expect_work() noexcept { backend().expect_work(); }
+
 void aclgrad_make_room() noexcept { backend().trim(); }
 
 size_t aclgrad_begin_use() noexcept { return memory::begin_use(); }

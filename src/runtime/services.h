@@ -67,6 +67,9 @@ extern "C" {
 [[gnu::visibility("default")]] Status aclgrad_enqueue(const char* function, aclrtStream stream,
                                                       Work* work, AddressUse* use) noexcept;
 
+// Phase one, before it looks at anything: work will come soon.
+[[gnu::visibility("default")]] void aclgrad_expect_work() noexcept;
+
 // A call that was given addresses: from before their check until their work is queued. Memory that
 // another thread frees meanwhile is not released before. See AddressUse.
 [[gnu::visibility("default")]] size_t aclgrad_begin_use() noexcept;

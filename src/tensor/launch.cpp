@@ -230,6 +230,7 @@ Status aclgrad_plan_phase(const char* op, const CallKey* key, uint64_t* workspac
                           aclOpExecutor** executor, Status (*body)(void* context, Launch& launch),
                           void* context) noexcept {
   return guarded(op, kInnerCreateExecutor, [&]() -> Status {
+    aclgrad_expect_work();
     // The verbose line names what may change between two calls.
     if (aclgrad_verbose() || (key != nullptr && !key->known)) key = nullptr;
     LaunchStateReference state(take_launch_state(op, key));

@@ -264,8 +264,9 @@ for line in sys.stdin:
         self.assertIn("GFLOP/s", machine)
         for row, printed in zip(table_rows, rows, strict=True):
             self.assertEqual(row["problem"], printed[0])
-            for column, number in zip(("whole_us", "phase_two_us", "idle_us", "repeat_us",
-                                       "queued_us", "among_1000_us", "crowded_us"), printed[1:]):
+            columns = ("whole_us", "phase_two_us", "idle_us", "idle_phase_one_us", "idle_phase_two_us",
+                       "repeat_us", "queued_us", "among_1000_us", "crowded_us")
+            for column, number in zip(columns, printed[1:], strict=True):
                 self.assertAlmostEqual(row[column], float(number), delta=0.001)
         self.assertEqual(run(SMALL_CALLS, "--speed").returncode, 1)
 

@@ -14,6 +14,7 @@
 #include "runtime/services.h"
 #include "scale_add.h"
 #include "support/arrangement.h"
+#include "support/stream_threads.h"
 #include "support/tensor.h"
 
 namespace aclgrad::test {
@@ -52,6 +53,20 @@ TEST(Phases, WorkspaceMayBeMisalignedAndLargerThanPlanned) {
     ASSERT_EQ(aclrtSynchronizeStream(stream()), 0);
     EXPECT_EQ(out.values(), scaled(x.values(), {}));
   }
+}
+
+// So that phase two does not have to.
+TEST(Phases, PhaseOneWakesAStreamThatFellIdle) {
+  if (aclgrad_has_device_queues()) GTEST_SKIP() << "streams of a GPU have no threads";
+  Tensor x({4, 6}, ACL_FLOAT);
+  Tensor out({4, 6}, ACL_FLOAT);
+  x.fill_integers(8, -9, 9);
+  ASSERT_TRUE(run_scale_add({.x = x.handle(), .out = out.handle()}).ok());
+  const Sleeps before = sleeps_when_parked();
+  ASSERT_FALSE(before.empty());
+  const Planned made = planned({.x = x.handle(), .out = out.handle()});
+  EXPECT_NE(sleeps_when_parked(), before);
+  EXPECT_EQ(aclDestroyAclOpExecutor(made.executor), 0);
 }
 
 // The planned size counts, not the one passed: an allocation that holds the plan is enough.

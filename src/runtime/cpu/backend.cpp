@@ -7,6 +7,7 @@
 #include <cstring>
 #include <new>
 
+#include "runtime/cpu/awake_workers.h"
 #include "runtime/cpu/machine.h"
 #include "runtime/cpu/pool.h"
 #include "runtime/cpu/stream.h"
@@ -77,6 +78,7 @@ class CpuBackend final : public Backend {
     }
     return kOk;
   }
+  void expect_work() noexcept override { awake_workers::expect_work(); }
   int64_t compute_units(int32_t) noexcept override {
     const int32_t threads = settings().threads;
     return threads > 0 ? threads : machine::processors();

@@ -1,10 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/cpu/stream.h"
 
-#include <pthread.h>
-
 #include <algorithm>
-#include <system_error>
 
 #include "base/float_environment.h"
 #include "runtime/memory.h"
@@ -20,13 +17,6 @@ namespace {
 
 using Clock = Deadline::Clock;
 
-constexpr auto kPollInterval = std::chrono::microseconds(200);
-// 15 polls of about 3 us each: eight streams that fall idle stay below 1 ms of CPU, and a wake-up
-// after a pause this long is nothing beside the pause.
-constexpr auto kPollWindow = std::chrono::milliseconds(3);
-// While a waiting thread runs the queue there is nothing to find, and each look takes a core from
-// the kernel.
-constexpr auto kRareInterval = std::chrono::milliseconds(1);
 // A wait that ends within this time costs no sleep.
 constexpr auto kSpin = std::chrono::microseconds(5);
 
@@ -71,7 +61,7 @@ uint64_t CpuStream::enqueue(const char*, Work* work) {
       if (!running_ && worker_ != Worker::kAwake) {
         wake = worker_ == Worker::kParked;
         run_here = !wake && !start_worker_locked();
-        worker_ = run_here ? Worker::kNone : Worker::kAwake;
+        if (wake) set_worker_locked(Worker::kAwake);
       }
     }
   }
@@ -102,18 +92,6 @@ void CpuStream::note_end_of_work() noexcept {
     oldest = std::min(late ? late_ticket_ : UINT64_MAX, head_->ticket);
   }
   oldest_ticket_.store(oldest, std::memory_order_release);
-}
-
-bool CpuStream::start_worker_locked() {
-  try {
-    stream_threads::start([self = shared_from_this()] { self->worker_loop(); });
-    worker_ = Worker::kAwake;
-    return true;
-  } catch (const std::system_error&) {
-    return false;
-  } catch (const std::bad_alloc&) {
-    return false;
-  }
 }
 
 void CpuStream::run_queue(Lock& lock, uint64_t last) {
@@ -214,54 +192,6 @@ bool CpuStream::wait_once(Lock& lock, uint64_t sequence, const Deadline& deadlin
   return in_time || completed_.load(std::memory_order_relaxed) >= sequence;
 }
 
-void CpuStream::hurry() {
-  const Lock lock(mutex_);
-  hurry_locked();
-}
-
-void CpuStream::hurry_locked() {
-  if (running_ || head_ == nullptr) return;
-  if (worker_ == Worker::kNone) {
-    start_worker_locked();
-    return;
-  }
-  worker_ = Worker::kAwake;
-  kicked_ = true;
-  wake_.notify_one();
-}
-
-void CpuStream::worker_loop() {
-  pthread_setname_np(pthread_self(), "aclgrad-stream");
-  Lock lock(mutex_);
-  uint64_t seen = 0;
-  Clock::time_point quiet_since = Clock::now();
-  while (!closed_ && !process::exiting()) {
-    if (head_ != nullptr && !running_) {
-      run_queue(lock, UINT64_MAX);
-      lock.unlock();
-      memory::reclaim_if_much();
-      lock.lock();
-      continue;
-    }
-    const uint64_t now_enqueued = enqueued_.load(std::memory_order_relaxed);
-    if (now_enqueued != seen) {
-      seen = now_enqueued;
-      quiet_since = Clock::now();
-    }
-    if (Clock::now() - quiet_since < kPollWindow) {
-      wake_.wait_for(lock, running_ ? kRareInterval : kPollInterval,
-                     [this] { return kicked_ || closed_; });
-    } else {
-      worker_ = Worker::kParked;
-      wake_.wait(lock,
-                 [this] { return worker_ == Worker::kAwake || closed_ || process::exiting(); });
-      quiet_since = Clock::now();
-    }
-    kicked_ = false;
-  }
-  worker_ = Worker::kNone;
-}
-
 void CpuStream::drain_locked(Lock& lock) {
   while (completed_.load(std::memory_order_relaxed) < enqueued_.load(std::memory_order_relaxed) &&
          !process::exiting()) {
@@ -271,11 +201,6 @@ void CpuStream::drain_locked(Lock& lock) {
       run_queue(lock, UINT64_MAX);
     }
   }
-}
-
-void CpuStream::end_worker_locked() {
-  closed_ = true;
-  wake_.notify_one();
 }
 
 void CpuStream::close() {

@@ -43,6 +43,9 @@ class CpuStream final : public Stream, public std::enable_shared_from_this<CpuSt
   DataErrorList copy_errors(uint64_t sequence) override;
   void adopt_errors(DataErrorList errors) noexcept override;
 
+  // Work will come soon: the worker is woken if it is parked.
+  void expect_work() noexcept;
+
  private:
   enum class Worker : uint8_t { kNone, kAwake, kParked };
   using Lock = std::unique_lock<std::mutex>;
@@ -56,6 +59,7 @@ class CpuStream final : public Stream, public std::enable_shared_from_this<CpuSt
   void drain_locked(Lock& lock);
   void end_worker_locked();
   bool start_worker_locked();
+  void set_worker_locked(Worker state) noexcept;
   void note_ticket(uint64_t ticket, uint64_t sequence);
   void note_end_of_work() noexcept;
 

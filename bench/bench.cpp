@@ -27,6 +27,7 @@ constexpr std::pair<const char*, View> kViews[] = {
     {"strided", View::kStrided},       {"reversed", View::kReversed}};
 View view_in_use = View::kContiguous;
 bool with_data = true;
+int64_t bytes_of_tensors = 0;
 
 // Where elements lie: between neighbours of each dim, before the first, and in all.
 struct Layout {
@@ -179,6 +180,7 @@ Tensor::Tensor(const Dims& dims, aclDataType dtype) : dims_(dims), dtype_(dtype)
     require(aclrtMalloc(&address_, static_cast<size_t>(storage_bytes_), ACL_MEM_MALLOC_HUGE_FIRST),
             "aclrtMalloc");
   }
+  bytes_of_tensors += storage_bytes_;
   handle_ = aclCreateTensor(dims_.data(), dims_.size(), dtype_, layout.strides.data(),
                             layout.offset, ACL_FORMAT_ND, &layout.storage, 1, address_);
   if (!with_data) return;
@@ -188,6 +190,7 @@ Tensor::Tensor(const Dims& dims, aclDataType dtype) : dims_(dims), dtype_(dtype)
 }
 
 Tensor::~Tensor() {
+  bytes_of_tensors -= storage_bytes_;
   static_cast<void>(aclDestroyTensor(handle_));
   if (address_ != nullptr) static_cast<void>(aclrtFree(address_));
 }
@@ -197,6 +200,8 @@ int64_t Tensor::numel() const {
   for (const int64_t dim : dims_) product *= dim;
   return product;
 }
+
+int64_t Tensor::bytes_in_use() { return bytes_of_tensors; }
 
 int64_t Tensor::bytes() const { return numel() * static_cast<int64_t>(dtype_size(dtype_)); }
 

@@ -117,6 +117,9 @@ class Tensor {
   int64_t bytes() const;  // of the elements
   int64_t numel() const;
 
+  // Of the memory of all tensors that live.
+  static int64_t bytes_in_use();
+
  private:
   Dims dims_;
   aclDataType dtype_;

@@ -205,8 +205,10 @@ bool run_jobs(const std::vector<Job>& jobs, const Options& options) {
     const std::string name = jobs[i].name();
     if (progress) std::fprintf(stderr, "[%zu/%zu] %s\033[K\r", i + 1, jobs.size(), name.c_str());
     try {
-      Subject subject(*jobs[i].op, parse_dtype(jobs[i].dtype), jobs[i].shape,
-                      options.effort.cached);
+      Subject subject(*jobs[i].op, parse_dtype(jobs[i].dtype), jobs[i].shape);
+      if (!options.effort.cached) {
+        subject.make_copies(copies_beyond_caches(name, subject, 1 + rivals.size()));
+      }
       report.add(name, subject.problem(), measure(name, subject, rivals, options.effort, calm));
     } catch (const std::exception& error) {
       std::fprintf(stderr, "%s is left out: %s\n", name.c_str(), error.what());
@@ -245,8 +247,8 @@ void serve() {
       std::vector<Job> jobs;
       try {
         add_jobs(problem, jobs);
-        subject = std::make_unique<Subject>(*jobs[0].op, parse_dtype(jobs[0].dtype), jobs[0].shape,
-                                            count == 1);
+        subject = std::make_unique<Subject>(*jobs[0].op, parse_dtype(jobs[0].dtype), jobs[0].shape);
+        subject->make_copies(static_cast<size_t>(count));
         std::cout << "ok aclgrad" << std::endl;
       } catch (const std::exception& error) {
         std::cout << "no " << error.what() << std::endl;

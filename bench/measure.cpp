@@ -169,18 +169,33 @@ double seconds_of(const std::function<void()>& call, int repeats) {
   return std::chrono::duration<double>(Clock::now() - begin).count() / repeats;
 }
 
-Subject::Subject(const Operator& op, aclDataType dtype, const std::string& shape, bool cached) {
-  copies_.push_back(op.make(dtype, shape));
+Subject::Subject(const Operator& op, aclDataType dtype, const std::string& shape)
+    : make_([&op, dtype, shape] { return op.make(dtype, shape); }) {
+  const int64_t before = Tensor::bytes_in_use();
+  copies_.push_back(make_());
+  copy_bytes_ = Tensor::bytes_in_use() - before;
   if (copies_[0].bytes == 0) throw std::invalid_argument("no bytes to move, nothing to measure");
-  const int64_t bytes = copies_[0].bytes;
-  const int64_t wanted =
-      cached ? 1 : std::min((bytes_beyond_caches() + bytes - 1) / bytes, kMostCopies);
-  while (static_cast<int64_t>(copies_.size()) < wanted) copies_.push_back(op.make(dtype, shape));
   require(aclrtCreateStream(&stream_), "aclrtCreateStream");
   if (aclgrad_has_device_queues()) clock_ = std::make_unique<DeviceClock>(stream_);
   require(aclDestroyAclOpExecutor(plan()), "aclDestroyAclOpExecutor");
   if (workspace_bytes_ == 0) return;
   require(aclrtMalloc(&workspace_, workspace_bytes_, ACL_MEM_MALLOC_HUGE_FIRST), "aclrtMalloc");
+}
+
+void Subject::make_copies(size_t copies) {
+  while (copies_.size() < copies) copies_.push_back(make_());
+}
+
+size_t copies_beyond_caches(const std::string& name, const Subject& subject, size_t programs) {
+  const int64_t bytes = subject.problem().bytes;
+  const int64_t wanted = std::min((bytes_beyond_caches() + bytes - 1) / bytes, kMostCopies);
+  const auto each = static_cast<int64_t>(programs) * std::max(subject.copy_bytes(), int64_t{1});
+  const int64_t most = std::max(free_device_bytes() / 2 / each, int64_t{1});
+  if (most < wanted) {
+    std::fprintf(stderr, "%s: memory for %lld copies of its data, %lld would leave the caches\n",
+                 name.c_str(), static_cast<long long>(most), static_cast<long long>(wanted));
+  }
+  return static_cast<size_t>(std::min(wanted, most));
 }
 
 Subject::~Subject() {

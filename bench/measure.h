@@ -5,6 +5,7 @@
 #ifndef ACLGRAD_BENCH_MEASURE_H_
 #define ACLGRAD_BENCH_MEASURE_H_
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -64,10 +65,10 @@ struct Timing {
   int64_t peak_bytes = 0;
 };
 
-// Runs one operator's problem; small ones in so many copies that together they leave the caches.
+// Runs one operator's problem, in one copy or in several by turns.
 class Subject {
  public:
-  Subject(const Operator& op, aclDataType dtype, const std::string& shape, bool cached);
+  Subject(const Operator& op, aclDataType dtype, const std::string& shape);
   Subject(const Subject&) = delete;
   Subject& operator=(const Subject&) = delete;
   ~Subject();
@@ -85,19 +86,28 @@ class Subject {
 
   const Problem& problem() const { return copies_[0]; }
   size_t copies() const { return copies_.size(); }
+  void make_copies(size_t copies);  // so many in all
+  // Of the tensors of one.
+  int64_t copy_bytes() const { return copy_bytes_; }
   void touch_workspace();  // on the host
   int64_t workspace_bytes() const { return static_cast<int64_t>(workspace_bytes_); }
 
  private:
   void hand_over();
 
+  std::function<Problem()> make_;
   std::vector<Problem> copies_;
+  int64_t copy_bytes_ = 0;
   size_t next_ = 0;
   std::unique_ptr<DeviceClock> clock_;  // of a GPU
   aclrtStream stream_ = nullptr;
   void* workspace_ = nullptr;
   uint64_t workspace_bytes_ = 0;
 };
+
+// So many copies leave the caches together; fewer, which is said on the standard error, where
+// `programs` that hold as many would take more than half of the memory.
+size_t copies_beyond_caches(const std::string& name, const Subject& subject, size_t programs);
 
 // Seconds of each of `repeats` calls, on average, by the clock of the host.
 double seconds_of(const std::function<void()>& call, int repeats);

@@ -186,7 +186,7 @@ void run(const std::string& csv_path) {
   std::puts("");
   for (const std::string& name : kProblems) {
     const Job job = parse_job(name);
-    Subject subject(*job.op, parse_dtype(job.dtype), job.shape, true);
+    Subject subject(*job.op, parse_dtype(job.dtype), job.shape);
     const auto costs = costs_of(subject);
     std::printf("%-46s", name.c_str());
     for (const double cost : costs) std::printf(" %8.3f", cost);

@@ -242,13 +242,15 @@ void serve() {
     if (order == "threads" && words >> count) {
       aclgrad_use_threads(count);
       std::cout << "ok" << std::endl;
-    } else if (order == "make" && words >> problem >> count) {
+    } else if (order == "make" && words >> problem >> count && count > 0) {
       subject.reset();
       std::vector<Job> jobs;
       try {
         add_jobs(problem, jobs);
-        subject = std::make_unique<Subject>(*jobs[0].op, parse_dtype(jobs[0].dtype), jobs[0].shape);
-        subject->make_copies(static_cast<size_t>(count));
+        auto made =
+            std::make_unique<Subject>(*jobs[0].op, parse_dtype(jobs[0].dtype), jobs[0].shape);
+        made->make_copies(static_cast<size_t>(count));
+        subject = std::move(made);
         std::cout << "ok aclgrad" << std::endl;
       } catch (const std::exception& error) {
         std::cout << "no " << error.what() << std::endl;

@@ -32,12 +32,13 @@ constexpr auto kCalmPause = std::chrono::milliseconds(20);
 // Of a small problem: so many of 24 KiB are 96 MiB; more would only take longer to fill.
 constexpr int64_t kMostCopies = 4096;
 
-// Before a turn counts, all copies are computed once more, if that takes no longer: what was not
-// touched for a while costs more than the way from memory. A nested virtual machine forgets where
-// such pages lie (two cores of Granite Rapids: with more than some 3 GB in use, 3 us for every 32
-// KiB. LayerNormBackward f32 8192x4096, four copies by turns with the roofs, 33 ms, right after the
-// three others 13.6).
-constexpr double kPassSeconds = 0.2;
+// Before a turn counts, all copies are computed once more: what was not touched for a while costs
+// more than the way from memory. A nested virtual machine forgets where such pages lie (two cores
+// of Granite Rapids: with more than some 3 GB in use, 3 us for every 32 KiB. LayerNormBackward f32
+// 8192x4096, four copies by turns with the roofs, 33 ms, right after the three others 13.6; after
+// two of them still nearly that: all or none). A program that takes longer for them is so slow that
+// this is nothing: 1.5 GB in two seconds, of which those pages are 0.15.
+constexpr double kPassSeconds = 2;
 
 // A line of /proc/self/status in bytes: VmRSS, or VmHWM, its highest so far.
 int64_t resident_bytes(const std::string& key) {
@@ -49,20 +50,25 @@ int64_t resident_bytes(const std::string& key) {
   return 0;
 }
 
-int64_t free_device_bytes() {
+struct DeviceBytes {
+  int64_t free = 0;
+  int64_t total = 0;
+};
+
+DeviceBytes device_memory() {
   size_t free = 0;
   size_t total = 0;
   require(aclrtGetMemInfo(ACL_HBM_MEM, &free, &total), "aclrtGetMemInfo");
-  return static_cast<int64_t>(free);
+  return {static_cast<int64_t>(free), static_cast<int64_t>(total)};
 }
 
 // What a call adds to the resident memory while it runs.
 int64_t peak_bytes_of(Subject& subject) {
   if (aclgrad_has_device_queues()) {
     // What the library takes for itself stays in its cache.
-    const int64_t free = free_device_bytes();
+    const int64_t free = device_memory().free;
     subject.call();
-    return std::max(free - free_device_bytes(), int64_t{0}) + subject.workspace_bytes();
+    return std::max(free - device_memory().free, int64_t{0}) + subject.workspace_bytes();
   }
   // Resident already where an earlier problem had the same memory: so it is counted by its size.
   subject.touch_workspace();
@@ -81,8 +87,8 @@ double ratio_of(const std::vector<double>& a, const std::vector<double>& b) {
   return median_of(ratios);
 }
 
-// Calls of a turn. Those before it do not count: they find threads asleep and caches full of what
-// another one wrote. Where a single call takes very long that is nothing, and there are none.
+// Calls of a turn. Those before it do not count: they find threads asleep, caches full of what
+// another one wrote and memory that was not touched lately.
 struct Turn {
   int before = 0;
   int counted = 0;
@@ -95,7 +101,8 @@ Turn turn_for(const Effort& effort, size_t copies, const Seconds& seconds) {
   const double call = std::max(seconds(1), 1e-8);
   Turn turn;
   turn.counted = static_cast<int>(std::clamp(effort.round_seconds / call, 1.0, 1e6));
-  turn.before = static_cast<int>(std::min(kPassSeconds / call, static_cast<double>(copies)));
+  const bool passes = call * static_cast<double>(copies) <= kPassSeconds;
+  turn.before = passes ? static_cast<int>(copies) : (turn.counted > 1 ? 1 : 0);
   return turn;
 }
 
@@ -190,7 +197,7 @@ size_t copies_beyond_caches(const std::string& name, const Subject& subject, siz
   const int64_t bytes = subject.problem().bytes;
   const int64_t wanted = std::min((bytes_beyond_caches() + bytes - 1) / bytes, kMostCopies);
   const auto each = static_cast<int64_t>(programs) * std::max(subject.copy_bytes(), int64_t{1});
-  const int64_t most = std::max(free_device_bytes() / 2 / each, int64_t{1});
+  const int64_t most = std::max(device_memory().total / 2 / each, int64_t{1});
   if (most < wanted) {
     std::fprintf(stderr, "%s: memory for %lld copies of its data, %lld would leave the caches\n",
                  name.c_str(), static_cast<long long>(most), static_cast<long long>(wanted));

@@ -54,7 +54,7 @@ TEST_F(IdleStreamsTest, ExpectedWorkWakesTheOneThatParkedLast) {
   EXPECT_EQ(aclrtDestroyStream(second), 0);
 }
 
-TEST_F(IdleStreamsTest, ExpectedWorkWakesNobodyBesideAStreamAtWork) {
+TEST_F(IdleStreamsTest, ExpectedWorkWakesNobodyBesideAThreadAtWork) {
   aclrtStream idle = make_stream();
   const int idle_thread = thread_of(idle);
   const Sleeps before = sleeps_when_parked();
@@ -79,6 +79,42 @@ TEST_F(IdleStreamsTest, StreamsThatParkedMayBeGone) {
   stream = make_stream();
   thread_of(stream);
   EXPECT_EQ(aclrtDestroyStream(stream), 0);
+}
+
+// Whatever woke or ended a thread: the count of those awake is right afterwards.
+TEST_F(IdleStreamsTest, WakesAndEndsAreCounted) {
+  aclrtStream kept = make_stream();
+  const int kept_thread = thread_of(kept);
+  sleeps_when_parked();
+  thread_of(kept);  // woken by work
+  aclrtStream gone = make_stream();
+  thread_of(gone);
+  EXPECT_EQ(aclrtDestroyStream(gone), 0);  // ends awake
+  Sleeps before = sleeps_when_parked();
+  for (int again = 0; again < 2; ++again) {
+    aclgrad_expect_work();
+    const Sleeps after = sleeps_when_parked();
+    EXPECT_GT(after.at(kept_thread), before.at(kept_thread));
+    before = after;
+  }
+  gone = make_stream();
+  thread_of(gone);
+  EXPECT_EQ(aclrtDestroyStream(gone), 0);  // ends awake, last
+  before = sleeps_when_parked();
+  aclgrad_expect_work();
+  EXPECT_GT(sleeps_when_parked().at(kept_thread), before.at(kept_thread));
+
+  // One that parks beside one at work is not woken.
+  aclrtStream busy = make_stream();
+  const SharedGate gate = make_gate();
+  enqueue_gate(busy, gate);
+  thread_of(kept);
+  before = sleeps_when_parked();
+  aclgrad_expect_work();
+  EXPECT_EQ(sleeps_when_parked().at(kept_thread), before.at(kept_thread));
+  gate->open();
+  EXPECT_EQ(aclrtDestroyStream(busy), 0);
+  EXPECT_EQ(aclrtDestroyStream(kept), 0);
 }
 
 }  // namespace

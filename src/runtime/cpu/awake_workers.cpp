@@ -39,7 +39,7 @@ void expect_work() noexcept {
   if (!all_asleep.load(std::memory_order_relaxed)) return;
   std::shared_ptr<CpuStream> stream;
   {
-    // A lock that is taken may be one that a fork left so: nothing is lost without a wake-up.
+    // Phase one waits for nobody: nothing is lost without a wake-up.
     const std::unique_lock lock(mutex, std::try_to_lock);
     if (!lock.owns_lock()) return;
     all_asleep.store(false, std::memory_order_relaxed);

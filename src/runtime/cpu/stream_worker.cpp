@@ -70,7 +70,7 @@ void CpuStream::hurry_locked() {
 
 void CpuStream::expect_work() noexcept {
   {
-    // Whoever has the lock is at work, or was so when the process forked.
+    // Whoever has the lock is at work.
     const Lock lock(mutex_, std::try_to_lock);
     if (!lock.owns_lock() || worker_ != Worker::kParked || closed_) return;
     set_worker_locked(Worker::kAwake);

@@ -35,9 +35,10 @@ constexpr int64_t kMostCopies = 4096;
 // Before a turn counts, all copies are computed once more: what was not touched for a while costs
 // more than the way from memory. A nested virtual machine forgets where such pages lie (two cores
 // of Granite Rapids: with more than some 3 GB in use, 3 us for every 32 KiB. LayerNormBackward f32
-// 8192x4096, four copies by turns with the roofs, 33 ms, right after the three others 13.6; after
-// two of them still nearly that: all or none). A program that takes longer for them is so slow that
-// this is nothing: 1.5 GB in two seconds, of which those pages are 0.15.
+// 8192x4096, four copies by turns with the roofs, 33 ms, right after the three others 13.6). All
+// or none: a part of them would leave the counted call the one that was not touched. A program that
+// takes longer for them is so slow that this is nothing: 1.5 GB in two seconds, of which those
+// pages are 0.15.
 constexpr double kPassSeconds = 2;
 
 // A line of /proc/self/status in bytes: VmRSS, or VmHWM, its highest so far.

@@ -109,6 +109,8 @@ class Backend {
   // `function`: the name that the message of a refusal begins with.
   virtual Status make_stream(const char* function, int32_t device,
                              std::shared_ptr<Stream>& stream) = 0;
+  // Work will come soon, on whatever stream.
+  virtual void expect_work() noexcept {}
 
   // 64-byte aligned and uninitialised; null when there is none.
   virtual void* allocate(int32_t device, MemorySpace space, size_t bytes,
@@ -133,8 +135,6 @@ class Backend {
   // What one allocation may have of it.
   virtual size_t most_memory(int32_t device, MemorySpace space) noexcept = 0;
   virtual Status memory_info(const char* function, int32_t device, MemoryInfo& info) noexcept = 0;
-  // Work will come soon, on whatever stream.
-  virtual void expect_work() noexcept {}
   virtual int64_t compute_units(int32_t device) noexcept = 0;
   virtual int64_t cache_bytes(int32_t device) noexcept = 0;
 

@@ -3,7 +3,6 @@
 
 #include <atomic>
 #include <mutex>
-#include <utility>
 
 #include "runtime/cpu/stream.h"
 

@@ -36,6 +36,7 @@ class CpuBackend final : public Backend {
     stream = std::make_shared<CpuStream>();
     return kOk;
   }
+  void expect_work() noexcept override { awake_workers::expect_work(); }
 
   void* allocate(int32_t, MemorySpace space, size_t bytes, Shortage&) noexcept override {
     return pool(space).allocate(bytes);
@@ -78,7 +79,6 @@ class CpuBackend final : public Backend {
     }
     return kOk;
   }
-  void expect_work() noexcept override { awake_workers::expect_work(); }
   int64_t compute_units(int32_t) noexcept override {
     const int32_t threads = settings().threads;
     return threads > 0 ? threads : machine::processors();

@@ -5,7 +5,8 @@
 //
 // Waking a sleeping thread costs its waker several microseconds. So for kPollWindow after the last
 // activity the worker looks at the queue every kPollInterval and is not woken; then it parks for
-// good and the next enqueue wakes it. Idle costs nothing.
+// good and the next enqueue wakes it, or phase one before that (awake_workers.h). Idle costs
+// nothing.
 #ifndef ACLGRAD_RUNTIME_CPU_STREAM_H_
 #define ACLGRAD_RUNTIME_CPU_STREAM_H_
 

@@ -7,8 +7,10 @@
 // no window covers are blocks of their own.
 #include <algorithm>
 #include <cstddef>
+#include <cstdlib>
 #include <cstring>
 
+#include "base/checked.h"
 #include "kernels/cpu/cache.h"
 #include "kernels/cpu/lane_count.h"
 #include "kernels/cpu/parallel.h"
@@ -82,7 +84,7 @@ void visit_many(const Job& job, const Group& group, int64_t slab, int64_t head, 
   constexpr auto kChainWindows = static_cast<int64_t>(kChain);
   constexpr auto kMost = static_cast<int64_t>(kMostTogether);
   const View& dy = job.problem.dy;
-  const bool several = job.most_windows() > kChainWindows;
+  const bool several = job.most_windows > kChainWindows;
   Piece<T> piece = piece_at<T>(job, group, head, 1, column);
   std::fill_n(scratch.dx, kGroup * kSegment, 0.0f);
   if (several) std::fill_n(scratch.totals, kGroup * kSegment, 0.0);
@@ -112,7 +114,7 @@ void visit_slab(const Job& job, int64_t slab, int64_t head_begin, int64_t head_e
   const int64_t begin = slab * job.plan.slab_groups;
   const int64_t end = std::min(begin + job.plan.slab_groups, problem.groups);
   std::fill_n(job.totals(slab, head_begin), (head_end - head_begin) * problem.window, 0.0);
-  const int64_t most = job.most_windows();
+  const int64_t most = job.most_windows;
   const bool many = most > static_cast<int64_t>(kMostTogether);
   const bool collects = job.collect && !many;
   const int64_t tile = many ? 1 : tile_heads(job);
@@ -192,6 +194,10 @@ void convert_weights(const Job& job, int64_t begin, int64_t end) {
   for (int64_t head = begin; head < end; ++head) {
     const T* from = static_cast<const T*>(job.at.w) + head * problem.w.strides[1];
     float* to = job.weights(head);
+    if (problem.w.strides[0] == 1) {  // windows are whole groups of sixteen
+      for (int64_t j = 0; j < problem.window; j += kGroup) store_raw(load16(from + j), to + j);
+      continue;
+    }
     for (int64_t j = 0; j < problem.window; ++j) to[j] = to_float(from[j * problem.w.strides[0]]);
   }
 }
@@ -290,6 +296,16 @@ bool rows_are_lines(const Problem& problem, const void* dx) {
          lines(problem.dx.strides[0]) && lines(problem.dx.strides[1]);
 }
 
+// A group, or groups of 2 KiB: those of one narrow head are over before memory has answered (f16
+// 520833x1x32, windows of 96 tokens every 16, Emerald Rapids: 3.9 -> 3.7 ms).
+int64_t tokens_ahead(const View& x) {
+  constexpr int64_t kLeast = 2048 / kElement;
+  // Without elements the stride may be any number.
+  const int64_t stride = std::abs(std::clamp(x.strides[0], -kLeast, kLeast));
+  const int64_t token = std::max<int64_t>(1, stride);
+  return kGroup * std::clamp(kLeast / (kGroup * token), int64_t{1}, int64_t{4});
+}
+
 }  // namespace
 
 void run_cpu(const Problem& problem, const Plan& plan, const Addresses& at) {
@@ -297,7 +313,13 @@ void run_cpu(const Problem& problem, const Plan& plan, const Addresses& at) {
   const bool lines = rows_are_lines(problem, at.dx);
   // A client's memory may be aligned to less than an element; such lines cannot be streamed.
   const bool aligned = reinterpret_cast<uintptr_t>(at.dx) % kElement == 0;
-  const Job job{problem, plan, at, large && lines, large && !lines && aligned};
+  const Job job{problem,
+                plan,
+                at,
+                large && lines,
+                large && !lines && aligned,
+                ceil_div(problem.window, problem.step),
+                tokens_ahead(problem.x)};
   if (problem.x.dtype == ACL_FLOAT16) {
     HWY_DYNAMIC_DISPATCH(run_f16)(job);
   } else {

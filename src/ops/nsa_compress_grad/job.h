@@ -5,7 +5,6 @@
 
 #include <cstdint>
 
-#include "base/checked.h"
 #include "ops/nsa_compress_grad/problem.h"
 
 namespace aclgrad::nsa_compress_grad {
@@ -16,9 +15,11 @@ struct Job {
   const Addresses& at;
   bool streaming;  // dx does not fit the cache, and all its rows are aligned
   bool collect;    // dx does not fit the cache, but lines are shared by heads or tokens
+  // Once a run, because a division takes as long as some ten loads.
+  int64_t most_windows;                  // of a token
+  int64_t tokens_ahead;                  // how many tokens x is fetched ahead
   int64_t first_head = 0, end_head = 0;  // those of the batch
 
-  int64_t most_windows() const { return ceil_div(problem.window, problem.step); }
   // Of the heads of the batch.
   float* weights(int64_t head) const {
     return static_cast<float*>(at.weight_region) + (head - first_head) * problem.window;

@@ -12,7 +12,6 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <cstdlib>
 #include <cstring>
 
 #include "kernels/cpu/cache.h"
@@ -33,14 +32,12 @@ namespace {
 
 using namespace aclgrad::HWY_NAMESPACE;
 
-HWY_INLINE bool is_narrow(const Job& job) {
-  return is_narrow(job.problem.width, job.most_windows());
-}
+HWY_INLINE bool is_narrow(const Job& job) { return is_narrow(job.problem.width, job.most_windows); }
 
 // Heads that are visited together, where not one by one, and whose dx is collected together.
 int64_t tile_heads(const Job& job) {
-  if (is_narrow(job)) return narrow_heads(job.problem.width, job.most_windows());
-  return kTileChains / job.most_windows();
+  if (is_narrow(job)) return narrow_heads(job.problem.width, job.most_windows);
+  return kTileChains / job.most_windows;
 }
 int64_t collected_heads(const Job& job) {
   const Problem& problem = job.problem;
@@ -152,16 +149,6 @@ void stream_collected(const DxPlace<T>& to, int64_t heads, int64_t columns, cons
   }
 }
 
-// How many tokens ahead x is fetched: a group, or groups of 2 KiB: those of one narrow head are
-// over before memory has answered (f16 520833x1x32, windows of 96 tokens every 16, Emerald
-// Rapids: 3.9 -> 3.7 ms).
-template <class T>
-int64_t tokens_ahead(const Piece<T>& piece) {
-  constexpr auto kLeast = static_cast<int64_t>(2048 / sizeof(T));
-  const int64_t token = std::max<int64_t>(1, std::abs(piece.x_token));
-  return kGroup * std::clamp(kLeast / (kGroup * token), int64_t{1}, int64_t{4});
-}
-
 // Where a tile's dx goes.
 template <class T>
 struct Way {
@@ -181,8 +168,7 @@ HWY_INLINE void visit_tile(const Job& job, const Group& group, int64_t slab, int
   for (size_t c = 0; c < row; c += kLineBytes / sizeof(T)) {
     hwy::Prefetch(piece.dy + group.begin * piece.dy_window + piece.dy_window + c);
   }
-  const RowsAhead<T> ahead{piece.x + tokens_ahead<T>(piece) * piece.x_token, piece.x_token, kGroup,
-                           row};
+  const RowsAhead<T> ahead{piece.x + job.tokens_ahead * piece.x_token, piece.x_token, kGroup, row};
   piece.streaming = way.streaming;
   if (way.dx != nullptr) {
     piece.dx = way.dx;
@@ -215,7 +201,7 @@ bool streams_halves(const Job& job, const T* dx) {
   const auto& strides = problem.dx.strides;
   if (problem.width != kHalf || !is_narrow(job) || !can_stream(dx)) return false;
   if (problem.heads == 1) return strides[0] == kHalf;
-  return job.most_windows() <= kMostPairedWindows && problem.heads % int64_t{kPairedHeads} == 0 &&
+  return job.most_windows <= kMostPairedWindows && problem.heads % int64_t{kPairedHeads} == 0 &&
          strides[1] == kHalf && strides[0] % (2 * kHalf) == 0 && begins_line(dx);
 }
 

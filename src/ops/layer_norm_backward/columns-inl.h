@@ -58,6 +58,10 @@ struct Store {
   }
 };
 
+// dx goes where its rows lie. (Else a function of a row, a constant, a strip of its dx without a
+// NaN and the number of columns in it.)
+struct ToRows {};
+
 // R rows of a group, from row `first` on. kPlain: dx has the dtype of x and holds no NaN. kFetch:
 // how the next rows are asked for (second_prefetch<kFetch>()).
 template <class T, size_t R, bool kPlain, Fetch kFetch>
@@ -81,9 +85,10 @@ struct SecondVisit {
 
   // `count` columns of a strip, in some vectors, a constant. `chain` holds their FP32 chains, those
   // of dgamma and dbeta by turns.
-  template <class Vectors>
+  template <class Vectors, class Out = ToRows>
   HWY_INLINE void add_strip(const float* gamma_row, size_t at, size_t count, bool whole,
-                            Vectors vectors, float* chain) const {
+                            Vectors vectors, float* chain, Out out = {}) const {
+    constexpr bool kToRows = std::is_same_v<Out, ToRows>;
     const Strip<T> gamma = load_numbers<T>(gamma_row + at);
     F32x16 dgamma[vectors], dbeta[vectors];
     for_constants<vectors>([&](auto i) ACLGRAD_INLINED {
@@ -102,7 +107,7 @@ struct SecondVisit {
         return hn::Mul(minus_fused(xhat, mean_gx[r], centred), rstd[r]);
       };
 #if HWY_TARGET != HWY_SCALAR
-      if constexpr (kPlain) {
+      if constexpr (kPlain && kToRows) {
         if (whole) {
           // Part by part: of AVX2's sixteen registers eight hold chains.
           PackedStrip<T> packed_dx;
@@ -128,7 +133,9 @@ struct SecondVisit {
           dx.v[i].part[part] = dx_at(i, part, dy.v[i].part[part], x.v[i].part[part]);
         }
       });
-      if constexpr (kPlain) {
+      if constexpr (!kToRows) {
+        out(r, dx, count);
+      } else if constexpr (kPlain) {
         T* to = static_cast<T*>(dx_row[r]) + at;
         whole ? store_clean_strip<T>(dx, to, store.streaming) : store_clean_first<T>(dx, to, count);
       } else if (store.dtype != ACL_DT_UNDEFINED) {
@@ -143,10 +150,11 @@ struct SecondVisit {
 
   // Columns [begin, end). What AVX2 would read and write in pieces, the last ones of several rows,
   // comes first where what lies behind them in each row comes later.
-  HWY_INLINE void add_columns(const float* gamma_row, size_t begin, size_t end,
-                              float* chain) const {
+  template <class Out = ToRows>
+  HWY_INLINE void add_columns(const float* gamma_row, size_t begin, size_t end, float* chain,
+                              Out out = {}) const {
     size_t at = begin;
-    if (kPlain && kReadsWhole && store.behind) {
+    if (kPlain && kReadsWhole && std::is_same_v<Out, ToRows> && store.behind) {
       const size_t last = end - (end - begin) % kStrip<T>;
       if (last < end) {
         add_strip(gamma_row, last, kStrip<T>, true, std::integral_constant<size_t, kVectors>(),
@@ -155,11 +163,12 @@ struct SecondVisit {
       end = last;
     }
     for (; at + kStrip<T> <= end; at += kStrip<T>, chain += 2 * kStrip<T>) {
-      add_strip(gamma_row, at, kStrip<T>, true, std::integral_constant<size_t, kVectors>(), chain);
+      add_strip(gamma_row, at, kStrip<T>, true, std::integral_constant<size_t, kVectors>(), chain,
+                out);
     }
     if (at == end) return;
     with_vectors_of<T>(end - at, [&](auto vectors) ACLGRAD_INLINED {
-      add_strip(gamma_row, at, end - at, false, vectors, chain);
+      add_strip(gamma_row, at, end - at, false, vectors, chain, out);
     });
   }
 

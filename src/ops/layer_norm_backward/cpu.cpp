@@ -7,14 +7,10 @@
 // column panels instead (wide-inl.h).
 #include <algorithm>
 #include <cstddef>
-#include <cstdlib>
-#include <memory>
 
 #include "kernels/cpu/cache.h"
 #include "kernels/cpu/lane_count.h"
 #include "kernels/cpu/parallel.h"
-#include "kernels/cpu/prefetch.h"
-#include "kernels/cpu/rows.h"
 #include "ops/layer_norm_backward/job.h"
 #include "ops/layer_norm_backward/slab_totals.h"
 #include "ops/layer_norm_backward/tree.h"
@@ -29,64 +25,8 @@
 #include "ops/layer_norm_backward/fused-inl.h"
 #include "ops/layer_norm_backward/gamma-inl.h"
 #include "ops/layer_norm_backward/second_visit-inl.h"
+#include "ops/layer_norm_backward/visiting-inl.h"
 #include "ops/layer_norm_backward/wide-inl.h"
-
-#ifndef ACLGRAD_OPS_LAYER_NORM_BACKWARD_CPU_SHARED_
-#define ACLGRAD_OPS_LAYER_NORM_BACKWARD_CPU_SHARED_
-namespace aclgrad::layer_norm_backward {
-namespace {
-
-// Bytes of dy and x of the rows that stay in L1 between both visits.
-constexpr int64_t kPartOfL1 = int64_t{24} << 10;
-
-// The same of a small L2.
-constexpr int64_t kPartOfL2 = int64_t{64} << 10;
-
-// Rows that are visited together, from the bytes of dy and x in a row: a row block, eight or four
-// rows while both visits stay in L1; else two, from L2, because more rows a power of two apart
-// crowd each other out of the caches (Zen 4), or four of up to 48 KiB where prefetches wait or are
-// taken (bf16 2048x12288 on Granite Rapids: 6.1 and 5.5 ms). Does not influence the bits.
-inline int64_t group_rows_of(int64_t row_bytes) {
-  constexpr int64_t kPartOfLargeL2 = int64_t{192} << 10;
-  if (kRowBlock * row_bytes <= kPartOfL1 / 2) return kRowBlock;
-  if (8 * row_bytes <= kPartOfL1) return 8;
-  return 4 * row_bytes <= (kDropsPrefetches ? kPartOfL1 : kPartOfLargeL2) ? 4 : 2;
-}
-
-// Whether rows that leave L1 between their visits are a row block together all the same, which the
-// second visit takes one by one. Where prefetches are dropped and L2 is small, what counts is that
-// chains do not go from group to group through the caches, and that a row is read and written in
-// one run: rows a multiple of 4 KiB apart, visited side by side, share few places of L1. From L3
-// even long rows come fast enough. (Two cores of Zen 3, ms, two rows together and so: f32
-// 2048x12288 11.1 -> 9.1, 24576x1024 11.9 -> 8.6, 200704x192, eight together, 16.0 -> 12.9, bf16
-// 8192x4096 10.4 -> 8.3, f16 12288x2048 7.9 -> 5.7.)
-inline bool takes_blocks_one_by_one(int64_t row_bytes) {
-  constexpr int64_t kPartOfL3 = int64_t{2} << 20;
-  return kDropsPrefetches && has_small_l2() && kRowBlock * row_bytes > kPartOfL1 / 2 &&
-         kRowBlock * row_bytes <= kPartOfL3;
-}
-
-// Memory of the calling thread for `count` floats that begin a line, kept for its next call; null
-// when there is none. (Chains across lines: two cores of Zen 5, bf16 32768x768 1.1 to 1.15 times
-// the time, 8192x4096 1.1.)
-float* thread_scratch(int64_t count) {
-  struct Free {
-    void operator()(float* memory) const { std::free(memory); }
-  };
-  thread_local std::unique_ptr<float, Free> memory;
-  thread_local int64_t size = 0;
-  if (size < count) {
-    const int64_t bytes =
-        round_up(count * static_cast<int64_t>(sizeof(float)), static_cast<int64_t>(kLineBytes));
-    memory.reset(static_cast<float*>(std::aligned_alloc(kLineBytes, static_cast<size_t>(bytes))));
-    size = memory == nullptr ? 0 : count;
-  }
-  return memory.get();
-}
-
-}  // namespace
-}  // namespace aclgrad::layer_norm_backward
-#endif  // shared by all instruction sets
 
 HWY_BEFORE_NAMESPACE();
 namespace aclgrad::layer_norm_backward {
@@ -94,85 +34,6 @@ namespace HWY_NAMESPACE {
 namespace {
 
 using namespace aclgrad::HWY_NAMESPACE;
-
-// How the rows of a slab are visited.
-struct Visiting {
-  Turns turns;
-  int64_t group_rows;
-  bool one_by_one;   // in the second visit
-  float* chain;      // null: a group is a row block
-  bool staged;       // dx goes to memory through a stage
-  Ahead ahead;       // none where rows are not at equal distances
-  bool reads_whole;  // reads_whole(), and rows of dy, and of x, follow each other
-};
-
-template <class T>
-Visiting visiting_of(const Job& job) {
-  const int64_t cols = job.problem.cols;
-  const auto size = static_cast<int64_t>(sizeof(T));
-  const int64_t row_bytes = 2 * cols * size;
-  Visiting out{};
-  // Rows that are not whole lines cannot stream as they are, and stored as usual every line of dx
-  // is read first: those of up to 64 KiB go through a stage, as many together as it holds (two
-  // cores of a Xeon, f32 8130x1025: 6.2 -> 4.2 ms, 509x16383: 7.8 -> 5.1, bf16 8142x2047: 5.6
-  // -> 4.7).
-  const auto fits = [&](int64_t rows) {
-    return rows * cols * size + int64_t{kLineBytes} <= int64_t{kDxStageBytes};
-  };
-  const auto follow = [&](const RowOffsets& rows) {
-    return rows.uniform() && rows.stride() == cols;
-  };
-  const bool dense = job.forms.dx.dense() && follow(job.places.dx);
-  out.staged = job.streaming && dense && job.problem.dx.dtype == job.problem.x.dtype &&
-               cols * size % static_cast<int64_t>(kLineBytes) != 0 && fits(1);
-  out.reads_whole = reads_whole<T>(static_cast<size_t>(cols)) && !job.gathered &&
-                    follow(job.places.dy) && follow(job.places.x);
-  const bool twice = asks_twice<T>(job, out.staged);
-  out.turns = turns_of<T>(job, out.staged);
-  out.group_rows = out.turns == Turns::kOfRounds ? int64_t{kFusedRows} : group_rows_of(row_bytes);
-  // FP32 rows that are staged lose (32768x769: 10.8 -> 12.0 ms).
-  out.one_by_one = !job.gathered && !(out.staged && sizeof(T) == sizeof(float)) &&
-                   takes_blocks_one_by_one(row_bytes);
-  if (out.one_by_one) out.group_rows = kRowBlock;
-  while (out.staged && !fits(out.group_rows)) out.group_rows /= 2;
-  if (out.group_rows < kRowBlock) {
-    out.chain = thread_scratch(2 * job.padded_cols);
-    if (out.chain == nullptr) {  // slower, same bits
-      out.turns = Turns::kNone;
-      out.group_rows = kRowBlock;
-      out.staged = out.staged && fits(kRowBlock);
-    }
-  }
-  const bool in_l1 = out.group_rows * row_bytes <= kPartOfL1;
-  bool asks = has_equal_distances(job) && !finds_rows<T>(cols);
-  if (!kDropsPrefetches) {
-    out.ahead.twice = twice || (sizeof(T) == 2 && out.group_rows < kRowBlock && in_l1);
-  } else if (out.one_by_one) {
-    // A small L2 loses a part of long rows before they are visited: those of FP32 are asked for
-    // late, to come to L1, 16-bit ones not at all, which the hardware finds as early (two cores of
-    // Zen 3, asked for twice, once and not, ms: f32 8192x3072 9.4, 9.2, 10.4, bf16 7.0, 7.4, 6.2;
-    // 65536x512 7.7, 8.1, 8.0).
-    out.ahead.twice = kRowBlock * row_bytes <= kPartOfL2;
-    asks = asks && (out.ahead.twice || sizeof(T) == sizeof(float));
-  } else {
-    out.ahead.twice = in_l1 || !has_small_l2();
-  }
-  int64_t ahead = out.group_rows;
-  if (out.turns == Turns::kOfRows) {
-    out.ahead.twice = false;
-    ahead += fused_rows_ahead(cols * size);
-  }
-  // Of rows of up to 32 bytes the next sixteen are there already (f32 8333333x1 0.93 of the time).
-  if (kTakesPrefetches && cols * size <= 32 && follow(job.places.dy) && follow(job.places.x)) {
-    out.ahead.twice = false;
-    ahead = 2048 / std::max(int64_t{1}, cols * size);
-  }
-  if (asks) {
-    out.ahead.dy = ahead * size * job.places.dy.stride();
-    out.ahead.x = ahead * size * job.places.x.stride();
-  }
-  return out;
-}
 
 // Calls visit(row, count, group) for the groups of a slab.
 template <class Visit>

@@ -15,9 +15,7 @@
 #include <cstddef>
 #include <type_traits>
 
-#include "base/checked.h"
 #include "kernels/cpu/constants-inl.h"
-#include "kernels/cpu/parallel.h"
 #include "kernels/cpu/prefetch.h"
 #include "ops/layer_norm_backward/block-inl.h"
 #include "ops/layer_norm_backward/columns-inl.h"
@@ -26,6 +24,7 @@
 #include "ops/layer_norm_backward/row_lanes-inl.h"
 #include "ops/layer_norm_backward/row_sums-inl.h"
 #include "ops/layer_norm_backward/second_visit-inl.h"
+#include "ops/layer_norm_backward/turns-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace aclgrad::layer_norm_backward {
@@ -33,109 +32,6 @@ namespace HWY_NAMESPACE {
 namespace {
 
 using namespace aclgrad::HWY_NAMESPACE;
-
-// Rows of each group that take turns: their chains and what belongs to a row take 26 of 32
-// registers. (Four short rows: f32 200704x192 1.05 to 1.1 times the time of two.) Where a vector
-// takes two of sixteen the chains come and go, and turns pay all the same (AVX2 on Granite Rapids,
-// one of two cores shared, times as fast: f32 200704x192 1.3, 8192x4096 and 400000x64 1.14; on
-// Emerald Rapids bf16 200704x192 1.12, f16 1.15, bf16 400000x64 1.06).
-inline constexpr size_t kFusedRows = 2;
-
-// Bytes by which lines are asked for ahead: in the same row or, at its end, in the one after its
-// pair. 0.5 and 1 KiB are as good for rows over 4 KB, not for shorter ones.
-inline constexpr int64_t kFusedAhead = 2048;
-
-// Bytes from lines of a row to those that they ask for.
-struct Distance {
-  intptr_t dy, x;
-};
-
-// Compiled for no other instruction set.
-inline constexpr bool kHasTurns = HWY_TARGET <= HWY_AVX2;
-
-enum class Turns : uint8_t {
-  kNone,     // the visits of a group come one after the other
-  kOfRows,   // of whole rows
-  kOfRounds  // of rounds of columns
-};
-
-// Rounds of shorter rows cost more than they hide (bf16 70000x512: 8.0 -> 8.9 ms); of staged rows
-// even longer ones (f32 48740x513: 10.6 -> 11.1), where rows by turns pay for some of 16 bits only
-// (bf16 100000x129 3.8 -> 3.5, 24000x1025 6.8 -> 6.2, 8142x2047 4.7 -> 5.0, f32 100000x129 5.2 ->
-// 5.4).
-constexpr int64_t kLeastRound = 1536, kLeastStagedRound = 4096;
-constexpr int64_t kLeastStagedRow = 256, kEndOfStagedRows = 3072;
-// Two groups of longer rows, which wait between their visits, are more than half of an L2 of 2 MiB.
-constexpr int64_t kMostRound = int64_t{128} << 10;
-// Rounds of 16 bits pay where a vector is one register. AVX2 on Emerald Rapids, without them and
-// with, ms: bf16 8192x4096 8.9, 11.2, 2048x12288 7.0, 8.4, 32768x768 7.1, 7.7, f16 8192x4096 8.5,
-// 11.0 (on Granite Rapids, one of two cores shared, an earlier form of them had been 1.0 to 1.13
-// times as fast).
-template <class T>
-inline constexpr bool kTakesRounds = kParts == 1 || sizeof(T) == sizeof(float);
-
-// Whether the rows of dy and those of x lie at equal distances, so that the next ones can be asked
-// for.
-inline bool has_equal_distances(const Job& job) {
-  return !job.gathered && job.places.dy.uniform() && job.places.x.uniform();
-}
-
-// Long FP32 rows need neither turns nor asking where the core follows each load by itself (two
-// cores of Zen 5 by the faster pace of their memory, ms: 8192x4096 7.7 asked for twice, 7.5 by
-// turns, 6.6 so; by the slower one 16384x2048 11.5, 10.1, 9.5, 2048x12288 7.6, 7.2, 7.1; one core
-// 8192x4096 15.5, 14.3, 12.0. 32768x1024 1.03 of turns, bf16 8192x4096 1.11).
-template <class T>
-bool finds_rows(int64_t cols) {
-  constexpr int64_t kLeastBytes = 8192;
-  return kTakesPrefetches && sizeof(T) == sizeof(float) &&
-         cols * static_cast<int64_t>(sizeof(T)) >= kLeastBytes;
-}
-
-// Nor do rows of 16 bits whose dx is staged there, and, where one thread reads, others of up to
-// 4096 columns, in FP16 1023: asked for by both visits, to L2, they come faster (two cores of Zen
-// 5, time beside that of turns, staged rows: 300000x100 0.9, bf16 40000x600 0.88, f16 40000x513
-// 0.84, 24000x1025 0.92, 8142x2047 0.89, bf16 5000x4097 0.85, f16 0.99; one thread, others: bf16
-// 400000x64 0.95, 200704x192 0.9, 32768x768 0.82, 8192x4096 0.88, 2048x12288 1.11, f16 200704x192
-// 0.88, 32768x768 0.92, 32768x1024 1.06, 2048x12288 1.29; with two threads by the slower pace of
-// their memory 1.03 to 1.12).
-template <class T>
-bool asks_twice(const Job& job, bool staged) {
-  if (!kTakesPrefetches || sizeof(T) != 2 || !job.streaming) return false;
-  constexpr int64_t kMost = std::is_same_v<T, float16_t> ? 1023 : 4096;
-  return staged || (aclgrad_threads() == 1 && job.problem.cols <= kMost);
-}
-
-// Not of rows of less than a round, which stay in registers by themselves (sum_short(),
-// carry_columns()), nor of those in the caches, which have nothing to wait for. Where prefetches
-// are dropped, or L2 is small, it was not measured.
-template <class T>
-Turns turns_of(const Job& job, bool staged) {
-  const Problem& problem = job.problem;
-  const int64_t cols = problem.cols;
-  const bool fits = kHasTurns && !kDropsPrefetches && !has_small_l2();
-  const bool plain =
-      problem.want_dx && problem.dx.dtype == problem.x.dtype && has_equal_distances(job);
-  if (!fits || !plain || finds_rows<T>(cols) || asks_twice<T>(job, staged) ||
-      cols < int64_t{kRound} || problem.rows <= kRowBlock) {
-    return Turns::kNone;
-  }
-  const int64_t bytes = cols * static_cast<int64_t>(sizeof(T));
-  if (bytes >= (staged ? kLeastStagedRound : kLeastRound)) {
-    const bool stage_holds =
-        int64_t{kFusedRows} * bytes + int64_t{kLineBytes} <= int64_t{kDxStageBytes};
-    const bool pays =
-        kTakesRounds<T> && job.streaming && bytes <= kMostRound && (!staged || stage_holds);
-    return pays ? Turns::kOfRounds : Turns::kNone;
-  }
-  const bool pays = !staged || (sizeof(T) < sizeof(float) && bytes >= kLeastStagedRow &&
-                                bytes < kEndOfStagedRows);
-  return pays ? Turns::kOfRows : Turns::kNone;
-}
-
-// How many rows behind the next group the lines lie that rows of whole turns ask for.
-inline int64_t fused_rows_ahead(int64_t row_bytes) {
-  return round_up(ceil_div(kFusedAhead, row_bytes), int64_t{kFusedRows});
-}
 
 // Whether a group of rows, whose means are known, may have its second visit beside the first one of
 // `next`.
@@ -174,13 +70,57 @@ void turn_rows(const Job& job, Rows<T>& now, const Group& group, Rows<T>& next, 
   leave_chains<T>(job, group, 0, 0, job.problem.cols, chain);
 }
 
+// Where dx of turns of rounds goes: to its rows, or to the stage.
+template <class T>
+struct RowsOut {
+  Store store;
+
+  RowsOut(const Job& job, Rows<T>& rows, DxWay<T>* way) : store(fused_store(job, rows, way)) {}
+  HWY_INLINE ToRows strips() { return {}; }
+  void flush() {}
+};
+#if HWY_TARGET <= HWY_AVX3
+// Line by line to memory.
+template <class T>
+struct LinesOut {
+  Store store;
+  DxCarry<T> carry[kFusedRows];
+
+  LinesOut(const Job& job, const Rows<T>& rows, DxWay<T>*)
+      : store{job.problem.dx.dtype, false, false} {
+    for (size_t r = 0; r < kFusedRows; ++r) {
+      carry[r].begin(static_cast<char*>(rows.dx[r]), job.streaming);
+    }
+  }
+  LinesOut(const LinesOut&) = default;
+  HWY_INLINE LinesOut& operator=(const LinesOut& from) {
+    for_constants<kFusedRows>([&](auto r) ACLGRAD_INLINED { carry[r] = from.carry[r]; });
+    return *this;
+  }
+  HWY_INLINE auto strips() {
+    return [this](auto r, const Strip<T>& dx, size_t count) ACLGRAD_INLINED {
+      if (count == kStrip<T>) {
+        carry[r].push(packed_strip(dx));
+      } else {
+        carry[r].push_first(packed_strip(dx), count);
+      }
+    };
+  }
+  void flush() {
+    for (DxCarry<T>& row : carry) row.flush();
+  }
+};
+#endif
+
 // Rounds of columns [begin, begin + count), at most kChainColumns, of groups of kFusedRows rows: dx
 // and the chains of `now`, the sums of `next`. `far`: what rows ask for at their end.
-template <class T>
+template <class T, class Out>
 HWY_NOINLINE void turn_columns(const Job& job, const Rows<T>& now, const Rows<T>& next,
-                               size_t begin, size_t count, const Distance& far, const Store& store,
+                               size_t begin, size_t count, const Distance& far, Out& rows_out,
                                float* chain, F32x16 (&sums)[kFusedRows][2]) {
-  const SecondVisit<T, kFusedRows, true, Fetch::kNothing> second(now, 0, store);
+  Out out = rows_out;  // in registers
+  const auto strips = out.strips();
+  const SecondVisit<T, kFusedRows, true, Fetch::kNothing> second(now, 0, out.store);
   RowChains<T> chains[kFusedRows] = {RowChains<T>(next.mean[0]), RowChains<T>(next.mean[1])};
   const T* const dy[kFusedRows] = {next.dy[0], next.dy[1]};
   const T* const x[kFusedRows] = {next.x[0], next.x[1]};
@@ -203,23 +143,24 @@ HWY_NOINLINE void turn_columns(const Job& job, const Rows<T>& now, const Rows<T>
     for_constants<kRound / kStrip<T>>([&](auto s) ACLGRAD_INLINED {
       second.add_strip(gamma, at + s * kStrip<T>, kStrip<T>, true,
                        std::integral_constant<size_t, kStripVectors<T>>(),
-                       chain + 2 * s * kStrip<T>);
+                       chain + 2 * s * kStrip<T>, strips);
     });
   }
   if (at < end) {
     for_constants<kFusedRows>([&](auto r) ACLGRAD_INLINED {
       chains[r].add_rest(dy[r] + at, x[r] + at, gamma + at, end - at, next.open);
     });
-    second.add_columns(gamma, at, end, chain);
+    second.add_columns(gamma, at, end, chain, strips);
   }
+  rows_out = out;
   for_constants<kFusedRows>([&](auto r) HWY_ATTR { chains[r].join(sums[r]); });
 }
 
 // Turns of rounds, groups of kFusedRows rows.
-template <class T>
+template <class Out, class T>
 void turn_rounds(const Job& job, Rows<T>& now, const Group& group, Rows<T>& next, DxWay<T>* way) {
   const auto cols = static_cast<size_t>(job.problem.cols);
-  const Store store = fused_store(job, now, way);
+  Out out(job, now, way);
   const auto behind_row = [&](int64_t stride) {
     const int64_t elements = static_cast<int64_t>(kFusedRows) * stride - job.problem.cols;
     return elements * static_cast<int64_t>(sizeof(T)) + kFusedAhead;
@@ -231,13 +172,14 @@ void turn_rounds(const Job& job, Rows<T>& now, const Group& group, Rows<T>& next
     const size_t count = std::min(kChainColumns, cols - begin);
     float* const chain = group.chain + 2 * begin;
     if (group.first) clear_chains<T>(chain, static_cast<int64_t>(count));
-    turn_columns(job, now, next, begin, count, far, store, chain, sums);
+    turn_columns(job, now, next, begin, count, far, out, chain, sums);
     for (size_t r = 0; r < kFusedRows; ++r) {
       for (size_t k = 0; k < 2; ++k) add_to(totals[r][k], sums[r][k]);
     }
     const auto first = static_cast<int64_t>(begin);
     leave_chains<T>(job, group, 0, first, first + static_cast<int64_t>(count), chain);
   }
+  out.flush();
   if (cols > kChainColumns) {
     for (size_t r = 0; r < kFusedRows; ++r) {
       next.mean_g[r] = static_cast<float>(join16(totals[r][0]) * job.reciprocal_cols);
@@ -264,8 +206,12 @@ void visit_by_turns(const Job& job, Turns turns, Rows<T>& now, const Group& grou
                     DxWay<T>* way) {
   if (turns == Turns::kOfRows) {
     turn_rows(job, now, group, next, way);
+#if HWY_TARGET <= HWY_AVX3
+  } else if (turns == Turns::kOfJoinedRounds) {
+    turn_rounds<LinesOut<T>>(job, now, group, next, way);
+#endif
   } else if constexpr (kTakesRounds<T>) {
-    turn_rounds(job, now, group, next, way);
+    turn_rounds<RowsOut<T>>(job, now, group, next, way);
   }
   classify(job, next);
 }

@@ -32,6 +32,9 @@ TEST(LayerNormBackward, StreamedOutputsAreRight) {
   run_and_check({2100, 4095}, all_of(ACL_BF16));
   run_and_check({520, 8191}, all_of(ACL_FLOAT));
   run_and_check({261, 16383}, all_of(ACL_FLOAT));
+  // More than what rows are gathered in.
+  run_and_check({261, 20001}, all_of(ACL_FLOAT));
+  run_and_check({261, 40001}, all_of(ACL_BF16));
   Options segmented = all_of(ACL_FLOAT);
   segmented.normalized = 2;
   for (const Dims& dims : {Dims{4200, 7, 143}, Dims{4200, 8, 128}}) {
@@ -58,9 +61,10 @@ TEST(LayerNormBackward, StreamedLinesHaveTheSameBitsEverywhere) {
 TEST(LayerNormBackward, StreamedRowsBesideUnusualOnesAreRight) {
   if (aclgrad_has_device_queues()) GTEST_SKIP() << "of the CPU's caches";
   const std::vector<std::pair<Dims, aclDataType>> cases = {
-      {{135001, 33}, ACL_FLOAT}, {{290001, 31}, ACL_BF16}, {{145001, 63}, ACL_FLOAT16},
-      {{66001, 64}, ACL_FLOAT},  {{44010, 192}, ACL_BF16}, {{8201, 1023}, ACL_FLOAT16},
-      {{11001, 384}, ACL_FLOAT}, {{4103, 2112}, ACL_BF16}, {{3301, 1299}, ACL_FLOAT}};
+      {{135001, 33}, ACL_FLOAT}, {{290001, 31}, ACL_BF16},   {{145001, 63}, ACL_FLOAT16},
+      {{66001, 64}, ACL_FLOAT},  {{44010, 192}, ACL_BF16},   {{8201, 1023}, ACL_FLOAT16},
+      {{11001, 384}, ACL_FLOAT}, {{4103, 2112}, ACL_BF16},   {{3301, 1299}, ACL_FLOAT},
+      {{3103, 2689}, ACL_BF16},  {{3102, 2703}, ACL_FLOAT16}};
   for (const auto& [dims, dtype] : cases) {
     SCOPED_TRACE(std::to_string(dims[1]) + " columns");
     const auto rows = static_cast<size_t>(dims[0]);
@@ -107,17 +111,22 @@ TEST(LayerNormBackward, StreamedRowsBesideUnusualOnesAreRight) {
 // The same in place and with gaps between rows, or with one row for all.
 TEST(LayerNormBackward, StreamedRowsInOtherViewsHaveTheSameBits) {
   if (aclgrad_has_device_queues()) GTEST_SKIP() << "of the CPU's caches";
-  const Dims dims = {4401, 1024};
   Options options = all_of(ACL_FLOAT);
+  for (const Dims& in_place : {Dims{4401, 1024}, Dims{3301, 1299}, Dims{261, 20001}}) {
+    SCOPED_TRACE(std::to_string(in_place[1]) + " columns");
+    Problem apart(in_place, options);
+    ASSERT_TRUE(apart.run_it().ok());
+    for (const bool on_dy : {true, false}) {
+      Problem same(in_place, options);
+      const Tensor& out = on_dy ? same.dy : same.x;
+      ASSERT_TRUE(same.run_it(out.handle()).ok());
+      expect_same_bits("in place", out.bits(), apart.dx.bits());
+      expect_same_bits("gradWeightOut", same.dgamma.bits(), apart.dgamma.bits());
+    }
+  }
+  const Dims dims = {4401, 1024};
   Problem apart(dims, options);
   ASSERT_TRUE(apart.run_it().ok());
-  for (const bool on_dy : {true, false}) {
-    Problem same(dims, options);
-    const Tensor& out = on_dy ? same.dy : same.x;
-    ASSERT_TRUE(same.run_it(out.handle()).ok());
-    expect_same_bits("in place", out.bits(), apart.dx.bits());
-    expect_same_bits("gradWeightOut", same.dgamma.bits(), apart.dgamma.bits());
-  }
   options.dy_strides = {1040, 1};
   options.dx_strides = {1031, 1};
   Problem spaced(dims, options);

@@ -38,20 +38,22 @@ inline constexpr int64_t kLeastBytesOfRun = 8;
 // KiB of L1 for FP32 rows, 24 for those of 16 bits; with more of them reading run by run is level
 // (the same, f32 97654x4x256 1.25, 6x256 0.94, 390000x8x64 1.3, 16x64 1.16; bf16 195308x8x256 1.2).
 inline constexpr int64_t kMostFewBytes = 4096;
-// A larger L1 and cores that take what is asked for far ahead have room for twice as many (two
-// cores of Zen 5, f32 65536x2x768 0.88 of the time run by run).
+// A larger L1 and cores that lose nothing of what is asked for far ahead have room for twice as
+// many (two cores of Zen 5, f32 65536x2x768 0.88 of the time run by run; of Granite Rapids 0.85,
+// 16 bits 0.83, f32 97654x2x256 0.74, x4x256 0.72, x8x256 0.94, 390000x8x64 0.67, 16x64 0.7, bf16
+// 97654x4x256 0.69, 195308x8x256 0.66).
 inline constexpr int64_t kMostFewBytesFarAhead = 8192;
 template <class T>
 inline constexpr int64_t kMostFewColumns = kMostFewBytesFarAhead / static_cast<int64_t>(sizeof(T));
-inline int64_t most_few_bytes() { return kTakesPrefetches ? kMostFewBytesFarAhead : kMostFewBytes; }
+inline int64_t most_few_bytes() { return kDropsPrefetches ? kMostFewBytes : kMostFewBytesFarAhead; }
 // Where shares meet, the rows of some runs come late and those of others early: the fewer shares,
 // the better (f32 390000x2x64 8.2 ms with 190 of them, 7.1 with eight). These let the threads
 // finish together when some shares have a segment more.
 inline constexpr int64_t kSharesOfThread = 4;
 // Runs of unlike lengths have few segments that end together: then fewer shares may do, down to one
 // a thread, where it was measured (two cores of Zen 5, bf16 65536x2x768, 17 and 10 segments, 0.9 of
-// the time run by run).
-inline int64_t least_shares_of_thread() { return kTakesPrefetches ? 1 : kSharesOfThread; }
+// the time run by run; of Granite Rapids those above but the first two of 256 columns).
+inline int64_t least_shares_of_thread() { return kDropsPrefetches ? kSharesOfThread : 1; }
 
 // Columns from one run's sums to the next one's.
 inline int64_t few_stride(const Sweep& sweep) { return round_up(sweep.problem->cols, kVector); }
@@ -98,12 +100,12 @@ inline bool are_mixed(const Sweep& sweep, int64_t places) {
   return streams <= places * sweep.long_run_count / 2;
 }
 
-// Whether rows are taken one by one, where those of a single stream are, too, or prefetches are
-// taken: not FP32 on Intel's cores.
+// Whether rows are taken one by one: where prefetches are dropped, those that a single stream has,
+// too.
 template <class T>
 bool takes_rows_one_by_one(int64_t cols) {
   if (cols < kVector) return false;
-  return kTakesPrefetches || reads_one_by_one<T>({0, static_cast<size_t>(cols)});
+  return !kDropsPrefetches || reads_one_by_one<T>({0, static_cast<size_t>(cols)});
 }
 
 // In how many shares the long runs are summed in the order of dy; 0: they are not. Each share has
@@ -210,11 +212,11 @@ class FewRuns {
     const float* before = run.added % kRows == 0 ? nullptr : chain;
     ++run.added;
     const auto add = [&](auto&& put) HWY_ATTR {
-      if (kTakesPrefetches) {
-        add_rows_to<1, Fetch::kStream>(before, &row, cols_, kAheadOfStream<T>, put);
-      } else {
+      if (kDropsPrefetches) {
         add_rows_to<1, Fetch::kEveryVector>(before, &row, cols_, ahead_of_short<T>(true, cols_),
                                             put);
+      } else {
+        add_rows_to<1, Fetch::kStream>(before, &row, cols_, kAheadOfStream<T>, put);
       }
     };
     if (run.added % kRows != 0 && run.added != run.rows) {

@@ -4,11 +4,8 @@
 #include <thread>
 
 #include "protocol/planned.h"
+#include "support/float_control.h"
 #include "support/targets.h"
-
-#if defined(__SSE2__)
-#include <xmmintrin.h>
-#endif
 
 namespace aclgrad::test {
 namespace {
@@ -80,22 +77,16 @@ class OddFloatEnvironment {
  public:
   OddFloatEnvironment() {
     std::fesetround(FE_UPWARD);
-#if defined(__SSE2__)
-    _mm_setcsr(_mm_getcsr() | 0x8040u);
-#endif
+    set_float_control(float_control() | kSubnormalsAreZero);
   }
   OddFloatEnvironment(const OddFloatEnvironment&) = delete;
   OddFloatEnvironment& operator=(const OddFloatEnvironment&) = delete;
   ~OddFloatEnvironment() {
     std::fesetround(FE_TONEAREST);
-#if defined(__SSE2__)
-    _mm_setcsr(_mm_getcsr() & ~0x8040u);
-#endif
+    set_float_control(float_control() & ~kSubnormalsAreZero);
   }
   static bool intact() {
-#if defined(__SSE2__)
-    if ((_mm_getcsr() & 0x8040u) != 0x8040u) return false;
-#endif
+    if ((float_control() & kSubnormalsAreZero) != kSubnormalsAreZero) return false;
     return std::fegetround() == FE_UPWARD;
   }
 };

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 // Streams: order, independence, progress, time-outs, destruction, the floating-point environment.
-#include <xmmintrin.h>
-
 #include <algorithm>
 #include <atomic>
 #include <bit>
 #include <cfenv>
 #include <chrono>
+#include <cstdint>
 #include <memory>
 #include <thread>
 #include <vector>
 
 #include "scene.h"
+#include "support/float_control.h"
 
 namespace aclgrad::test {
 namespace {
@@ -197,8 +197,8 @@ TEST_F(StreamTest, SynchronizeDeviceCoversAllStreamsAndContexts) {
 TEST_F(StreamTest, FloatingPointEnvironment) {
   aclrtStream stream = make_stream();
   std::fesetround(FE_UPWARD);
-  const unsigned saved = _mm_getcsr();
-  _mm_setcsr(saved | 0x8040);  // flush to zero, denormals are zero
+  const uint64_t saved = float_control();
+  set_float_control(saved | kSubnormalsAreZero);
   for (const bool by_worker : {false, true}) {
     volatile float denormal = 0;
     volatile float third = 0;
@@ -213,12 +213,13 @@ TEST_F(StreamTest, FloatingPointEnvironment) {
               0);
     if (by_worker) ran->wait();
     ASSERT_EQ(aclrtSynchronizeStream(stream), 0);
-    EXPECT_EQ(_mm_getcsr() & 0xE040, (saved | 0x8040) & 0xE040);
+    EXPECT_EQ(float_control() & (kSubnormalsAreZero | kRoundingBits),
+              (saved | kSubnormalsAreZero) & (kSubnormalsAreZero | kRoundingBits));
     EXPECT_GT(std::bit_cast<uint32_t>(static_cast<float>(denormal)), 0u);
     EXPECT_EQ(std::bit_cast<uint32_t>(static_cast<float>(third)), 0x3EAAAAABu);
     sleep_ms(by_worker ? 0 : 20);
   }
-  _mm_setcsr(saved);
+  set_float_control(saved);
   std::fesetround(FE_TONEAREST);
   EXPECT_EQ(aclrtDestroyStream(stream), 0);
 }

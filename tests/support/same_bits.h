@@ -8,17 +8,15 @@
 #include <gtest/gtest.h>
 
 #include <cfenv>
+#include <cstdint>
 #include <string>
 #include <vector>
 
 #include "support/compare.h"
+#include "support/float_control.h"
 #include "support/run.h"
 #include "support/targets.h"
 #include "support/tensor.h"
-
-#if defined(__SSE__)
-#include <xmmintrin.h>
-#endif
 
 namespace aclgrad::test {
 
@@ -69,17 +67,14 @@ void expect_same_bits_in_every_float_mode(Run&& run, const std::vector<Tensor*>&
     ASSERT_TRUE(outcome.ok()) << outcome;
     kept.expect("rounding");
   }
-#if defined(__SSE__)
-  constexpr unsigned kSubnormalsAreZero = 0x8040u;  // as results and as inputs
   kept.poison();
-  const unsigned before = _mm_getcsr();
-  _mm_setcsr(before | kSubnormalsAreZero);
+  const uint64_t before = float_control();
+  set_float_control(before | kSubnormalsAreZero);
   const Outcome outcome = run();
-  EXPECT_EQ(_mm_getcsr() & kSubnormalsAreZero, kSubnormalsAreZero);
-  _mm_setcsr(before);
+  EXPECT_EQ(float_control() & kSubnormalsAreZero, kSubnormalsAreZero);
+  set_float_control(before);
   ASSERT_TRUE(outcome.ok()) << outcome;
   kept.expect("flush to zero");
-#endif
 }
 
 }  // namespace aclgrad::test

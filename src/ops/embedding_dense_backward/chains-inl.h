@@ -103,10 +103,9 @@ HWY_INLINE void ask_for_end(const T* row, size_t end) {
 }
 
 // Where prefetches wait or are taken, runs of more than a chain of 16-bit rows ask within the rows,
-// if their tile is longer than what is asked ahead (two cores of Emerald Rapids, bf16
-// 65536x2x768 4.41
-// -> 4.27 ms, f16 65536x50304x768-freq 6.69 -> 6.21; 256 to 768 bytes are alike; one index and FP32
-// level).
+// if their tile is longer than what is asked ahead (two cores of Emerald Rapids, run by run bf16
+// 65536x2x768 4.41 -> 4.27 ms, f16 65536x50304x768-freq 6.69 -> 6.21; 256 to 768 bytes are alike;
+// one index and FP32 level).
 template <class T>
 bool asks_within_rows(Columns columns) {
   return sizeof(T) == 2 && !kDropsPrefetches && columns.count() * sizeof(T) > kAskedBytes;

@@ -54,6 +54,8 @@ TEST(EmbeddingDenseBackward, AFewLongRunsHaveTheSameBitsInTheOrderOfTheGradientR
       {{4100, 9000, 4200, 2500}, 65},
       {{4100, 4200, 2000}, 256},
       {std::vector<int64_t>(5, 4100), 256},
+      {std::vector<int64_t>(8, 4100), 256},
+      {{4100, 4100}, 1024},
       {{4100, 5119, 4101}, 16, kNoPadding, Order::kRising},
       {{4100, 5119, 4101}, 16, kNoPadding, Order::kStretches},
       {std::vector<int64_t>(8, 4100), 32},

@@ -13,11 +13,14 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <type_traits>
 
 #include "kernels/cpu/constants-inl.h"
 #include "kernels/cpu/prefetch.h"
+#include "kernels/cpu/strips-inl.h"
 #include "ops/layer_norm_backward/block-inl.h"
+#include "ops/layer_norm_backward/carried-inl.h"
 #include "ops/layer_norm_backward/columns-inl.h"
 #include "ops/layer_norm_backward/first_visit-inl.h"
 #include "ops/layer_norm_backward/job.h"

@@ -28,7 +28,7 @@ TEST(LayerNormBackward, StreamedOutputsAreRight) {
   run_and_check({140001, 61}, all_of(ACL_BF16));
   run_and_check({42000, 200}, all_of(ACL_FLOAT16));
   run_and_check({4200, 1001}, all_of(ACL_FLOAT));
-  // Several together, two, and one.
+  // Of the stage several together, two, and one; or joined in registers.
   run_and_check({2100, 4095}, all_of(ACL_BF16));
   run_and_check({520, 8191}, all_of(ACL_FLOAT));
   run_and_check({261, 16383}, all_of(ACL_FLOAT));
@@ -61,10 +61,11 @@ TEST(LayerNormBackward, StreamedLinesHaveTheSameBitsEverywhere) {
 TEST(LayerNormBackward, StreamedRowsBesideUnusualOnesAreRight) {
   if (aclgrad_has_device_queues()) GTEST_SKIP() << "of the CPU's caches";
   const std::vector<std::pair<Dims, aclDataType>> cases = {
-      {{135001, 33}, ACL_FLOAT}, {{290001, 31}, ACL_BF16},   {{145001, 63}, ACL_FLOAT16},
-      {{66001, 64}, ACL_FLOAT},  {{44010, 192}, ACL_BF16},   {{8201, 1023}, ACL_FLOAT16},
-      {{11001, 384}, ACL_FLOAT}, {{4103, 2112}, ACL_BF16},   {{3301, 1299}, ACL_FLOAT},
-      {{3103, 2689}, ACL_BF16},  {{3102, 2703}, ACL_FLOAT16}};
+      {{135001, 33}, ACL_FLOAT},  {{290001, 31}, ACL_BF16}, {{145001, 63}, ACL_FLOAT16},
+      {{66001, 64}, ACL_FLOAT},   {{44010, 192}, ACL_BF16}, {{8201, 1023}, ACL_FLOAT16},
+      {{11001, 384}, ACL_FLOAT},  {{4103, 2112}, ACL_BF16}, {{3301, 1299}, ACL_FLOAT},
+      {{3301, 1101}, ACL_FLOAT},  {{4103, 2201}, ACL_BF16}, {{3103, 2689}, ACL_BF16},
+      {{3102, 2703}, ACL_FLOAT16}};
   for (const auto& [dims, dtype] : cases) {
     SCOPED_TRACE(std::to_string(dims[1]) + " columns");
     const auto rows = static_cast<size_t>(dims[0]);

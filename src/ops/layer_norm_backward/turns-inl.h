@@ -78,7 +78,8 @@ inline constexpr bool kTakesRounds = kParts == 1 || sizeof(T) == sizeof(float);
 // cores of Granite Rapids, ms: f32 2035x4095 4.5 -> 3.75, 509x16383 5.8 -> 4.35, 300x32767, which
 // no stage holds, 6.8 -> 5.1, bf16 1017x16383 5.2 -> 4.4; f32 16300x1535 11.6 -> 10.6, 19500x1281
 // and bf16 8142x2049 alike). Both ends of a row are parts of a line, so shorter rows lose (f32
-// 48740x513 11.3 -> 12.5, 24000x1025 11.2 -> 12.0, f16 24000x1025 6.7 -> 8.5).
+// 48740x513 11.3 -> 12.5, 24000x1025 11.2 -> 12.0, f16 24000x1025 6.7 -> 8.5). Not measured on Zen
+// 5, where FP32 rows of up to 8 KiB and 16-bit ones of over 64 KiB come here.
 inline constexpr bool kJoinsRounds = HWY_TARGET <= HWY_AVX3;
 constexpr int64_t kLeastJoinedRound = 5120;
 

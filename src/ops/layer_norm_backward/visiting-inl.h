@@ -48,8 +48,8 @@ Visiting visiting_of(const Job& job) {
   Visiting out{};
   // Rows that are not whole lines cannot stream as they are, and stored as usual every line of dx
   // is read first: those of up to 64 KiB go through a stage, as many together as it holds (two
-  // cores of a Xeon, f32 8130x1025: 6.2 -> 4.2 ms, 509x16383: 7.8 -> 5.1, bf16 8142x2047: 5.6
-  // -> 4.7).
+  // cores of a Xeon, f32 8130x1025: 6.2 -> 4.2 ms, bf16 8142x2047: 5.6 -> 4.7), but for joined
+  // rounds.
   const auto fits = [&](int64_t rows) {
     return rows * cols * size + int64_t{kLineBytes} <= int64_t{kDxStageBytes};
   };
@@ -65,7 +65,7 @@ Visiting visiting_of(const Job& job) {
   const bool twice = asks_twice<T>(job, out.staged);
   out.turns = turns_of<T>(job, out.staged, shares_lines);
   out.group_rows = are_rounds(out.turns) ? int64_t{kFusedRows} : group_rows_of(row_bytes);
-  // What takes no turns there, goes through the stage only where it fits.
+  // Unusual rows among those that are joined go through the stage, where it holds both.
   if (out.turns == Turns::kOfJoinedRounds) out.staged = fits(out.group_rows);
   // FP32 rows that are staged lose (32768x769: 10.8 -> 12.0 ms).
   out.one_by_one = !job.gathered && !(out.staged && sizeof(T) == sizeof(float)) &&

@@ -52,7 +52,7 @@ inline int64_t most_few_bytes() { return kDropsPrefetches ? kMostFewBytes : kMos
 inline constexpr int64_t kSharesOfThread = 4;
 // Runs of unlike lengths have few segments that end together: then fewer shares may do, down to one
 // a thread, where it was measured (two cores of Zen 5, bf16 65536x2x768, 17 and 10 segments, 0.9 of
-// the time run by run; of Granite Rapids those above but the first two of 256 columns).
+// the time run by run; of Granite Rapids 65536x2x768 and 97654x4x256, level with four shares).
 inline int64_t least_shares_of_thread() { return kDropsPrefetches ? kSharesOfThread : 1; }
 
 // Columns from one run's sums to the next one's.
@@ -105,9 +105,10 @@ inline bool are_mixed(const Sweep& sweep, int64_t places) {
   return streams <= places * sweep.long_run_count / 2;
 }
 
-// Whether threads that take shares by turns have about as many rows each: a run's last segment has
-// up to twice the rows of the others (two cores of Granite Rapids, 36000x2x1024, 5 segments in 4
-// shares, 1.4 to 1.5 times the time run by run; 20000x2x1024 1.2 to 1.4).
+// Whether threads that take shares by turns have about as many rows each, an eighth more at most: a
+// run's last segment has up to twice the rows of the others (two cores of Granite Rapids,
+// 36000x2x1024, 5 segments in 4 shares, 1.4 to 1.5 times the time run by run; 20000x2x1024 1.2
+// to 1.4).
 inline bool are_even(const Sweep& sweep, int64_t shares, int64_t rows) {
   const int64_t cols = sweep.problem->cols;
   const int64_t threads = aclgrad_threads();

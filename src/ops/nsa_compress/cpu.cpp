@@ -19,6 +19,7 @@
 #include <hwy/foreach_target.h>
 
 #include "kernels/cpu/lanes-inl.h"
+#include "kernels/cpu/window_weights-inl.h"
 #include "ops/nsa_compress/group-inl.h"
 
 #ifndef ACLGRAD_OPS_NSA_COMPRESS_CPU_SHARED_
@@ -125,7 +126,8 @@ void convert_weights(const Job& job, int64_t begin, int64_t end, float* to) {
   const Problem& problem = job.problem;
   for (int64_t head = begin; head < end; ++head) {
     const T* from = static_cast<const T*>(job.at.w) + head * problem.w.strides[1];
-    for (int64_t j = 0; j < problem.window; ++j) *to++ = to_float(from[j * problem.w.strides[0]]);
+    convert_window_weights(from, problem.w.strides[0], problem.window, to);
+    to += problem.window;
   }
 }
 

@@ -26,6 +26,7 @@
 #include "kernels/cpu/lanes-inl.h"
 #include "kernels/cpu/pairs-inl.h"
 #include "kernels/cpu/sums-inl.h"
+#include "kernels/cpu/window_weights-inl.h"
 #include "ops/nsa_compress_grad/tiles-inl.h"
 #include "ops/nsa_compress_grad/tokens-inl.h"
 
@@ -193,12 +194,7 @@ void convert_weights(const Job& job, int64_t begin, int64_t end) {
   const Problem& problem = job.problem;
   for (int64_t head = begin; head < end; ++head) {
     const T* from = static_cast<const T*>(job.at.w) + head * problem.w.strides[1];
-    float* to = job.weights(head);
-    if (problem.w.strides[0] == 1) {  // windows are whole groups of sixteen
-      for (int64_t j = 0; j < problem.window; j += kGroup) store_raw(load16(from + j), to + j);
-      continue;
-    }
-    for (int64_t j = 0; j < problem.window; ++j) to[j] = to_float(from[j * problem.w.strides[0]]);
+    convert_window_weights(from, problem.w.strides[0], problem.window, job.weights(head));
   }
 }
 

@@ -53,8 +53,8 @@ void expect_same_bits_everywhere(Run&& run, const std::vector<Tensor*>& outputs)
   for_each_thread_count([&](int threads) { run_again(std::to_string(threads) + " threads"); });
 }
 
-// With every rounding mode but the usual one and, where there is SSE, with subnormal numbers taken
-// as zero; the modes stay as they are.
+// With every rounding mode but the usual one and with subnormal numbers taken as zero; the modes
+// stay as they are.
 template <class Run>
 void expect_same_bits_in_every_float_mode(Run&& run, const std::vector<Tensor*>& outputs) {
   const KeptBits kept(outputs);

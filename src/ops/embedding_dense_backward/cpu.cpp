@@ -10,6 +10,7 @@
 #include "kernels/cpu/cache.h"
 #include "kernels/cpu/lane_count.h"
 #include "kernels/cpu/parallel.h"
+#include "ops/embedding_dense_backward/few_runs.h"
 #include "ops/embedding_dense_backward/order.h"
 #include "ops/embedding_dense_backward/problem.h"
 #include "ops/embedding_dense_backward/sweep.h"
@@ -130,7 +131,8 @@ template <class T, class TOut>
 void run(const Sweep& sweep) {
   const Plan& plan = *sweep.plan;
   const int64_t blocks = plan.sweep_blocks * plan.panels;
-  const int64_t shares = shares_of_few_runs<T>(sweep);
+  const int64_t shares =
+      takes_rows_one_by_one<T>(sweep.problem->cols) ? shares_of_few_runs(sweep, sizeof(T)) : 0;
   const int64_t units = shares > 0 ? shares : sweep.units;
   parallel_blocks(units + blocks, [&](int64_t index) {
     const Work work = work_of(index, units, blocks);

@@ -7,7 +7,6 @@
 #include <cstddef>
 
 #include "base/checked.h"
-#include "base/half.h"
 #include "kernels/cpu/cache.h"
 #include "kernels/cpu/parallel.h"
 #include "ops/nsa_compress/chains.h"

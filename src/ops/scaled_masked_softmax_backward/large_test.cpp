@@ -66,6 +66,9 @@ TEST(ScaledMaskedSoftmaxBackward, UnusualRowsOfALargeOutputAreRight) {
   if (aclgrad_has_device_queues()) GTEST_SKIP() << "of the CPU's caches";
   for (const auto& [dtype, cols] : {std::pair<aclDataType, size_t>{ACL_FLOAT, 1024},
                                     {ACL_BF16, 1024},
+                                    {ACL_FLOAT, 1001},
+                                    {ACL_BF16, 1001},
+                                    {ACL_FLOAT16, 1001},
                                     {ACL_BF16, 100},
                                     {ACL_FLOAT16, 100}}) {
     const auto rows = static_cast<size_t>(rows_beyond_the_cache(static_cast<int64_t>(cols), dtype));

@@ -44,16 +44,7 @@ class LineWriter {
   // `clean`: dx of the row holds no NaN.
   HWY_INLINE void add(const Row<T>& row, float sum, bool clean) {
     const Terms terms = terms_of(factors_, sum);
-    if (waiting_ != 0 && row.dx != last_.dx + cols_) flush();
-    size_t at = 0;
-    if (waiting_ != 0) {
-      at = kLine - waiting_;
-      write_shared(row, sum);
-    } else if (const size_t over = reinterpret_cast<uintptr_t>(row.dx) / sizeof(T) % kLine;
-               over != 0) {
-      at = kLine - over;
-      write_part(row, 0, at, terms);
-    }
+    size_t at = begin(row, sum);
     if (clean) {
       for (; at + kLine <= cols_; at += kLine) {
         prefetch_ahead(row, at);
@@ -66,7 +57,23 @@ class LineWriter {
         }
       }
     }
-    waiting_ = cols_ - at;
+    end(row, sum);
+  }
+
+  // What add() does before the whole lines of a row and after them. The first returns the element
+  // with which they begin.
+  HWY_INLINE size_t begin(const Row<T>& row, float sum) {
+    if (waiting_ != 0 && row.dx != last_.dx + cols_) flush();
+    if (waiting_ != 0) {
+      write_shared(row, sum);
+      return kLine - waiting_;
+    }
+    const size_t at = to_line(row);
+    if (at != 0) write_part(row, 0, at, terms_of(factors_, sum));
+    return at;
+  }
+  HWY_INLINE void end(const Row<T>& row, float sum) {
+    waiting_ = (cols_ - to_line(row)) % kLine;
     last_ = row;
     last_sum_ = sum;
   }
@@ -77,6 +84,9 @@ class LineWriter {
   }
 
  private:
+  static HWY_INLINE size_t to_line(const Row<T>& row) {
+    return (0 - reinterpret_cast<uintptr_t>(row.dx) / sizeof(T)) % kLine;
+  }
   // The last `waiting_` elements of the last row and the first ones of this one.
   HWY_INLINE void write_shared(const Row<T>& row, float sum) {
     alignas(kLineBytes) T dy_buffer[2 * kLine];

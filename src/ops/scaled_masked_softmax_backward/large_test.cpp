@@ -48,7 +48,10 @@ TEST(ScaledMaskedSoftmaxBackward, AnOutputLargerThanTheCacheHasTheBitsOfItsRows)
         const std::vector<uint8_t> bits = expect_bits_of_rows(out, count, run_rows);
         if (lead == 0) {
           ASSERT_TRUE(run_rows(y, 0, count).ok());
-          EXPECT_TRUE(y.now() == bits) << "in place";
+          EXPECT_TRUE(y.now() == bits) << "in place of y";
+          const PlainRows same(count, cols, dtype, 0, 2);  // as y was
+          ASSERT_TRUE(run_slice(dy, same, mask, dy, 0, count).ok());
+          EXPECT_TRUE(dy.now() == bits) << "in place of dy";
           continue;
         }
         for_each_target([&](const std::string& name) {

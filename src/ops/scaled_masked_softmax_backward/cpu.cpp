@@ -114,9 +114,9 @@ HWY_NOINLINE void run_by_turns(const Job& job, const Row<T>& first, const Steps&
     const Row<T> next = first.moved(steps, has_next ? r + 1 : r);
     if (HWY_LIKELY(has_next && !summed.exact && std::isfinite(summed.sum))) {
       const Terms terms = terms_of(job.factors, summed.sum);
-      const size_t begin = kWhole ? 0 : lines.begin(row, summed.sum);
+      const size_t begin = kWhole ? 0 : lines.begin_row(row, summed.sum);
       const float sum = write_and_sum<kWhole>(row, begin, terms, next, steps, job.cols);
-      if (!kWhole) lines.end(row, summed.sum);
+      if (!kWhole) lines.end_row(row, summed.sum);
       summed = judged(job, next, sum);
       continue;
     }

@@ -44,7 +44,7 @@ class LineWriter {
   // `clean`: dx of the row holds no NaN.
   HWY_INLINE void add(const Row<T>& row, float sum, bool clean) {
     const Terms terms = terms_of(factors_, sum);
-    size_t at = begin(row, sum);
+    size_t at = begin_row(row, sum);
     if (clean) {
       for (; at + kLine <= cols_; at += kLine) {
         prefetch_ahead(row, at);
@@ -57,12 +57,12 @@ class LineWriter {
         }
       }
     }
-    end(row, sum);
+    end_row(row, sum);
   }
 
   // What add() does before the whole lines of a row and after them. The first returns the element
   // with which they begin.
-  HWY_INLINE size_t begin(const Row<T>& row, float sum) {
+  HWY_INLINE size_t begin_row(const Row<T>& row, float sum) {
     if (waiting_ != 0 && row.dx != last_.dx + cols_) flush();
     if (waiting_ != 0) {
       write_shared(row, sum);
@@ -72,7 +72,7 @@ class LineWriter {
     if (at != 0) write_part(row, 0, at, terms_of(factors_, sum));
     return at;
   }
-  HWY_INLINE void end(const Row<T>& row, float sum) {
+  HWY_INLINE void end_row(const Row<T>& row, float sum) {
     waiting_ = (cols_ - to_line(row)) % kLine;
     last_ = row;
     last_sum_ = sum;

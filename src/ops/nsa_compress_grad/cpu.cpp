@@ -202,6 +202,7 @@ void convert_weights(const Job& job, int64_t begin, int64_t end) {
 template <class T>
 void join_slabs(const Job& job, int64_t begin, int64_t end) {
   const Problem& problem = job.problem;
+  const int64_t dw_window = problem.dw.strides[0];
   for (int64_t head = begin; head < end; ++head) {
     T* to = static_cast<T*>(job.at.dw) + head * problem.dw.strides[1];
     for (int64_t first = 0; first < problem.window; first += kGroup) {
@@ -210,20 +211,38 @@ void join_slabs(const Job& job, int64_t begin, int64_t end) {
         const double* from = job.totals(slab, head) + first;
         for (size_t i = 0; i < kTokens; ++i) totals[i] += from[i];
       }
+      if (dw_window == 1) {
+        store16(round16(totals), to + first);
+        continue;
+      }
       alignas(64) T rounded[kTokens];
       store16(round16(totals), rounded);
       for (size_t i = 0; i < kTokens; ++i) {
-        to[(first + static_cast<int64_t>(i)) * problem.dw.strides[0]] = rounded[i];
+        to[(first + static_cast<int64_t>(i)) * dw_window] = rounded[i];
       }
     }
   }
 }
 
-// dx and dw of the heads of a batch, and with the first one the tokens in gaps.
+// dx and dw of the heads of a batch, and with the first one the tokens in gaps, by one thread.
 template <class T>
-void run_batch(const Job& job) {
+void run_serial(const Job& job) {
+  if (job.plan.slabs > 0) convert_weights<T>(job, job.first_head, job.end_head);
+  for (int64_t slab = 0; slab < job.plan.slabs; ++slab) {
+    visit_slab<T>(job, slab, job.first_head, job.end_head);
+  }
+  if (job.first_head == 0 && job.plan.gap_blocks > 0) {
+    fill_gaps<T>(job, 0, job.problem.gap_tokens);
+  }
+  join_slabs<T>(job, job.first_head, job.end_head);
+}
+
+// The same in blocks.
+template <class T>
+void run_blocks(const Job& job) {
   const Plan& plan = job.plan;
-  const int64_t head_blocks = ceil_div(job.end_head - job.first_head, plan.block_heads);
+  const int64_t heads = job.end_head - job.first_head;
+  const int64_t head_blocks = ceil_div(heads, plan.block_heads);
   const int64_t visits = plan.slabs * head_blocks;
   const auto visit = [&](int64_t index) {
     if (index < visits) {
@@ -235,15 +254,8 @@ void run_batch(const Job& job) {
       fill_gaps<T>(job, begin, std::min(begin + plan.gap_block, job.problem.gap_tokens));
     }
   };
-  const auto in_blocks = [&](int64_t blocks, auto&& block) {
-    if (plan.serial) {
-      for (int64_t i = 0; i < blocks; ++i) block(i);
-    } else {
-      parallel_blocks(blocks, block);
-    }
-  };
   const auto heads_in_blocks = [&](auto&& body) {
-    in_blocks(ceil_div(job.end_head - job.first_head, plan.joined_heads), [&](int64_t index) {
+    parallel_blocks(ceil_div(heads, plan.joined_heads), [&](int64_t index) {
       const int64_t begin = job.first_head + index * plan.joined_heads;
       body(begin, std::min(begin + plan.joined_heads, job.end_head));
     });
@@ -252,7 +264,7 @@ void run_batch(const Job& job) {
     heads_in_blocks([&](int64_t begin, int64_t end) { convert_weights<T>(job, begin, end); });
   }
   const int64_t blocks = visits + (job.first_head == 0 ? plan.gap_blocks : 0);
-  if (blocks > 0) in_blocks(blocks, visit);
+  if (blocks > 0) parallel_blocks(blocks, visit);
   heads_in_blocks([&](int64_t begin, int64_t end) { join_slabs<T>(job, begin, end); });
 }
 
@@ -262,7 +274,7 @@ void run(const Job& job) {
   for (int64_t head = 0; head < job.problem.heads; head = batch.end_head) {
     batch.first_head = head;
     batch.end_head = std::min(head + job.plan.batch_heads, job.problem.heads);
-    run_batch<T>(batch);
+    job.plan.serial ? run_serial<T>(batch) : run_blocks<T>(batch);
   }
 }
 

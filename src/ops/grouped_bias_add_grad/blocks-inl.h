@@ -62,9 +62,13 @@ bool fits_registers(int64_t rows, int64_t cols, int64_t stride) {
 }
 
 // What is fetched ahead of such sums: so many bytes where rows are a stream, else as many rows as
-// so many bytes hold, or what follows a block of fewer.
+// so many bytes hold, or what follows a block of fewer. Half as much where prefetches wait: what
+// goes into L1 then comes too early from 4 KiB ahead (two cores of Granite Rapids, time beside that
+// with 4 KiB, with 1, 1.5, 2, 3 and 8 KiB: bf16 1000003x31-g7 0.90, 0.85, 0.79, 0.96, 0.92,
+// 500000x64-g7 0.65, -, 0.63, -, 1.06; 2 KiB, f16 1000003x31-g7 0.74, 500000x64-g2000 0.74,
+// 4000000x24-g32 0.94, f32 500000x48-g7 0.88; f32 of 17 to 31 columns level).
 constexpr int64_t kBytesAheadOfStream = 6144;
-constexpr int64_t kBytesAhead = 4096;
+inline int64_t bytes_ahead() { return kPrefetchesWait ? 2048 : 4096; }
 
 // Elements from the beginning of a block to the next one.
 template <class T>
@@ -147,7 +151,7 @@ void sum_in_registers(const Job& job, const Block<T>& block, int64_t last) {
   int64_t next = kBytesAheadOfStream / kSize;
   if (!are_stream<T>(job.problem.cols, stride)) {
     const int64_t apart = std::max(int64_t{1}, std::abs(stride));
-    const int64_t rows = std::max(int64_t{1}, kBytesAhead / kSize / apart);
+    const int64_t rows = std::max(int64_t{1}, bytes_ahead() / kSize / apart);
     next = block.rows <= rows ? next_block(job, block) : rows * stride;
   }
   F32x16 sum[N];

@@ -44,19 +44,24 @@ struct Block {
 };
 
 // Groups, if they do not go in tiles (tiles-inl.h), whose sums are in registers while a chain is
-// read from end to end: short rows, and where there are registers enough FP32 ones of several
-// chains. Time beside that of sums in L1, two cores of Zen 5: 800000x100-g2000 0.79, x128 0.77,
-// 500000x200 0.87, [30000, 40, 100] 0.80; 300 columns level, [60000, 16, 100] 1.06, [25000, 16,
-// 256] 1.16, 16 bits 0.98. The same there with prefetches as if they waited and as if they were
-// dropped (such cores were not measured): 1200000x70-g32 0.75 and 0.9, x100 0.71 and 0.83,
-// 300000x200-g64 0.86 and 1.0, 150000x256-g64 0.98 and 1.1.
+// read from end to end: short rows, and where there are registers enough longer ones of several
+// chains, FP32 ones and where prefetches wait those of 16 bits. Time beside that of sums in L1, two
+// cores of Zen 5: 800000x100-g2000 0.79, x128 0.77, 500000x200 0.87, [30000, 40, 100] 0.80; 300
+// columns level, [60000, 16, 100] 1.06, [25000, 16, 256] 1.16, 16 bits 0.98. The same there with
+// prefetches as if they waited and as if they were dropped: 1200000x70-g32 0.75 and 0.9, x100 0.71
+// and 0.83, 300000x200-g64 0.86 and 1.0, 150000x256-g64 0.98 and 1.1. Two cores of Granite Rapids,
+// where they do wait, bf16 and f16: 400000x70-g7 0.81 and 0.75, 300000x100-g7 0.82 and 0.76,
+// 200000x160-g7 0.95 and 0.88, 200000x150-g2000 0.91 and 0.90, 250000x128-g32 level.
 template <class T>
-constexpr int64_t kMostVectors = kParts == 1 && sizeof(T) == sizeof(float) ? 16 : 4;
+constexpr int64_t kMostVectors = kParts > 1                   ? 4
+                                 : sizeof(T) == sizeof(float) ? 16
+                                                              : 10;
 template <class T>
 bool fits_registers(int64_t rows, int64_t cols, int64_t stride) {
   constexpr int64_t kMostOfOthers = 10 * kVector;
   if (cols <= kShortRow) return true;
   if (kMostVectors<T> * kVector <= kShortRow || rows <= kChainRows) return false;
+  if (sizeof(T) == 2 && !kPrefetchesWait) return false;
   if (!kTakesPrefetches) return cols <= kMostOfOthers;
   return cols <= kMostVectors<T> * kVector && are_stream<T>(cols, stride);
 }

@@ -39,12 +39,16 @@ def newest(word):
                 continue
             rows = machines.setdefault(machine, {})
             before = rows.get(row["problem"])
+            row["raced_at"] = {rival: row["commit"] for rival in RIVALS if row[f"{rival}_ratio"]}
+            kept, other = row, before
             if before and before["commit"] == row["commit"] and int(before["rounds"] or 0) > int(row["rounds"] or 0):
-                before, row = row, before
-            for ratio in (f"{rival}_ratio" for rival in RIVALS):
-                if before and not row[ratio]:
-                    row[ratio] = before[ratio]
-            rows[row["problem"]] = row
+                kept, other = before, row
+            for rival in other["raced_at"] if other else ():
+                own = kept["raced_at"].get(rival)
+                if own is None or (other is row and own != row["commit"]):
+                    kept[f"{rival}_ratio"] = other[f"{rival}_ratio"]
+                    kept["raced_at"][rival] = other["raced_at"][rival]
+            rows[row["problem"]] = kept
     return machines
 
 

@@ -143,6 +143,21 @@ class Bench(unittest.TestCase):
         self.assertEqual(unknown.returncode, 1)
         self.assertIn("'Z80'; there are:", unknown.stderr)
 
+    def test_of_every_rival_the_newest_ratio_counts(self):
+        fields = "commit,rounds,us,pytorch_ratio,compiled_ratio,onednn_ratio"
+        rows = ["a,9,1,,5,2", "b,7,2,1.5,,", "b,3,3,1.25,4,", "c,3,4,1.75,,"]
+        folder = goals.FOLDER
+        with tempfile.TemporaryDirectory() as made:
+            goals.FOLDER = pathlib.Path(made)
+            for count, wanted in ((3, ["2", "1.5", "4", "2"]), (4, ["4", "1.75", "4", "2"])):
+                lines = ["machine,target,threads,view,problem," + fields]
+                lines += ["M; peak 1,AVX3,2,contiguous,p," + row for row in rows[:count]]
+                (goals.FOLDER / "history.csv").write_text("\n".join(lines) + "\n", encoding="utf-8")
+                row = goals.newest("M")["M, AVX3"]["p"]
+                self.assertEqual([row[name] for name in ("us", "pytorch_ratio", "compiled_ratio", "onednn_ratio")],
+                                 wanted)
+        goals.FOLDER = folder
+
     def test_the_sweep_asks_for_nothing_but_problems(self):
         known = {name.split("/")[0] for name in LISTED}
         names = {name for group in sweep.groups_of(known) for _, name in group}

@@ -59,6 +59,8 @@ constexpr int64_t kMostVectors = kParts > 1                   ? 4
 template <class T>
 bool fits_registers(int64_t rows, int64_t cols, int64_t stride) {
   constexpr int64_t kMostOfOthers = 10 * kVector;
+  static_assert(kMostVectors<T> * kVector <= kShortRow ||
+                kMostOfOthers <= kMostVectors<T> * kVector);
   if (cols <= kShortRow) return true;
   if (kMostVectors<T> * kVector <= kShortRow || rows <= kChainRows) return false;
   if (sizeof(T) == 2 && !kPrefetchesWait) return false;

@@ -41,7 +41,7 @@ struct Job {
 // What a block works with besides the tensors: the FP32 weights of its heads, the sums that wait,
 // and what becomes of a window's chains.
 struct Scratch {
-  alignas(64) float weights[kTileColumns / kGroup * kLongestWindow];  // [heads][window]
+  alignas(64) float weights[kMostHeads * kLongestWindow];  // [heads][window]
   alignas(64) float waiting[kTileFloats];
   Next next[kMostWindows];
 };

@@ -38,9 +38,8 @@ def checked_out(reference):
     return tree, tree / "build" / "release"
 
 
-def build(reference):
+def build(tree, folder):
     """The bench program of a commit."""
-    tree, folder = checked_out(reference)
     cuda = "AUTO" if os.environ.get("ACLGRAD_DEVICE") == "cuda" else "OFF"
     run("cmake", "--preset", "release", "-B", folder, f"-DACLGRAD_CUDA={cuda}", cwd=tree)
     run("cmake", "--build", folder, "--target", "aclgrad_bench", cwd=tree)
@@ -56,7 +55,8 @@ def shared(options):
 def main():
     if len(sys.argv) < 3 or any(name.startswith("-") for name in sys.argv[1:3]):
         sys.exit(__doc__.split("\n", maxsplit=1)[0])
-    base, head = (build(reference) for reference in sys.argv[1:3])
+    trees = [checked_out(reference) for reference in sys.argv[1:3]]
+    base, head = (build(*each) for each in trees)
     serve = shlex.join([str(base), "--serve", *shared(sys.argv[3:])])
     sys.exit(subprocess.run([head, "--rival", f"base={serve}", *sys.argv[3:]], check=False).returncode)
 

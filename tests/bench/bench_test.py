@@ -143,6 +143,12 @@ class Bench(unittest.TestCase):
         self.assertEqual(unknown.returncode, 1)
         self.assertIn("'Z80'; there are:", unknown.stderr)
 
+    def test_what_is_no_table_is_refused_by_name(self):
+        for name, wanted in ((f"{FOLDER}/history.csv", "no table"), (__file__, "no table"), ("gone.csv", ": No such")):
+            done = run(sys.executable, f"{FOLDER}/roofline.py", name, "gone.svg")
+            self.assertEqual(done.returncode, 1, name)
+            self.assertTrue(done.stderr.startswith(name) and wanted in done.stderr, done.stderr)
+
     def test_of_every_rival_the_newest_ratio_counts(self):
         fields = "commit,rounds,us,pytorch_ratio,compiled_ratio,onednn_ratio"
         rows = ["a,9,1,,5,2", "b,7,2,1.5,,", "b,3,3,1.25,4,", "c,3,4,1.75,,"]

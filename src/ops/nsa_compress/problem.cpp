@@ -6,6 +6,7 @@
 
 #include "base/checked.h"
 #include "base/verbose.h"
+#include "kernels/cpu/parallel.h"
 #include "kernels/cpu/target.h"
 #include "ops/nsa_compress/chains.h"
 #include "ops/nsa_compress/tree.h"
@@ -174,10 +175,13 @@ void place_windows(Problem& problem, std::span<const int64_t> ends) {
   }
 }
 
-Plan make_plan(const Problem& problem) {
+namespace {
+
+// With tiles of at most so many columns.
+Plan cut_in_tiles(const Problem& problem, int64_t tile_columns) {
   Plan plan;
   const auto head_floats = static_cast<int64_t>(Waiting(problem).head_floats);
-  const int64_t most = std::min(kTileColumns / problem.width, kTileFloats / head_floats);
+  const int64_t most = std::min(tile_columns / problem.width, kTileFloats / head_floats);
   plan.block_heads = std::clamp<int64_t>(most, 1, problem.heads);
   plan.head_blocks = ceil_div(problem.heads, plan.block_heads);
   plan.block_heads = ceil_div(problem.heads, plan.head_blocks);
@@ -187,6 +191,15 @@ Plan make_plan(const Problem& problem) {
   plan.block_windows = ceil_div(tokens, problem.step);
   plan.window_blocks = ceil_div(problem.windows, plan.block_windows);
   return plan;
+}
+
+}  // namespace
+
+Plan make_plan(const Problem& problem) {
+  const Plan wide = cut_in_tiles(problem, kTileColumns);
+  const bool enough =
+      wide.window_blocks * wide.head_blocks >= kLeastBlocksOfThread * aclgrad_threads();
+  return enough ? wide : cut_in_tiles(problem, kNarrowTileColumns);
 }
 
 Status parse(const Arguments& arguments, Launch& launch) {

@@ -44,7 +44,7 @@ struct Problem {
 // Fills the sequences from the cumulative ends (non-decreasing, at most problem.tokens).
 void place_windows(Problem& problem, std::span<const int64_t> ends);
 
-// How it is cut, from the shape alone.
+// How it is cut, from the shape and the number of threads; the bits are the same.
 struct Plan {
   int64_t block_windows = 0;  // windows of one block
   int64_t window_blocks = 0;

@@ -152,7 +152,7 @@ class Bench(unittest.TestCase):
     def test_of_every_rival_the_newest_ratio_counts(self):
         fields = "commit,rounds,us,pytorch_ratio,compiled_ratio,onednn_ratio"
         rows = ["a,9,1,,5,2", "b,7,2,1.5,,", "b,3,3,1.25,4,", "c,3,4,1.75,,"]
-        folder = goals.FOLDER
+        self.addCleanup(setattr, goals, "FOLDER", goals.FOLDER)
         with tempfile.TemporaryDirectory() as made:
             goals.FOLDER = pathlib.Path(made)
             for count, wanted in ((3, ["2", "1.5", "4", "2"]), (4, ["4", "1.75", "4", "2"])):
@@ -162,7 +162,6 @@ class Bench(unittest.TestCase):
                 row = goals.newest("M")["M, AVX3"]["p"]
                 self.assertEqual([row[name] for name in ("us", "pytorch_ratio", "compiled_ratio", "onednn_ratio")],
                                  wanted)
-        goals.FOLDER = folder
 
     def test_the_sweep_asks_for_nothing_but_problems(self):
         known = {name.split("/")[0] for name in LISTED}

@@ -40,7 +40,7 @@ const Case kCases[] = {
     {{3, 4, 700}, 256, {{{716800, 179200}, {179200, 0}, {256, 256}}}},
     {{2, 5, 9}, 100, {{{5000, 900}, {-1000, 0}, {104, 100}}}},
     {{2, 2, 3}, 100000, {{{600000, 600000}, {300000, 300000}, {100000, 100000}}}},
-    {{7, 2, 64}, 256, {{{32768, 32768}, {16384, 16384}, {256, 256}}}},
+    {{7, 2, 32}, 256, {{{16384, 16384}, {8192, 8192}, {256, 256}}}},
 };
 
 Met rows_of(const Case& one) {
@@ -101,15 +101,23 @@ TEST(AttentionBlocks, ANestMeetsEveryRowOnce) {
 
 TEST(AttentionBlocks, RowsAreCutBeforeHeadsAndHeadsBeforeBatches) {
   const AttentionBlocks rows = cut_attention({2, 3, 512}, 512);
-  EXPECT_EQ(rows.rows, 128);
+  EXPECT_EQ(rows.rows, 64);
   EXPECT_EQ(rows.heads, 1);
   EXPECT_EQ(rows.batches, 1);
-  EXPECT_EQ(rows.blocks(), 24);
-  const AttentionBlocks batches = cut_attention({7, 2, 64}, 256);
-  EXPECT_EQ(batches.rows, 64);
+  EXPECT_EQ(rows.blocks(), 48);
+  const AttentionBlocks batches = cut_attention({7, 2, 32}, 256);
+  EXPECT_EQ(batches.rows, 32);
   EXPECT_EQ(batches.heads, 2);
   EXPECT_EQ(batches.batches, 2);
   EXPECT_EQ(batches.blocks(), 4);
+}
+
+TEST(AttentionBlocks, FourMillionElementsAreEnoughForSixtyFourCores) {
+  EXPECT_EQ(cut_attention({1, 1, 4000000}, 1).blocks(), 64);
+  EXPECT_EQ(cut_attention({4, 8, 256}, 512).blocks(), 64);
+  const AttentionBlocks large = cut_attention({8, 16, 512}, 512);
+  EXPECT_EQ(large.rows, 128);
+  EXPECT_EQ(large.blocks(), 512);
 }
 
 TEST(AttentionBlocks, HeadsThatShareRowsOfTheMaskFollowEachOther) {

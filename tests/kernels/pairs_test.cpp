@@ -36,18 +36,27 @@ void load_all(const T* in, float* out, size_t n) {
 void load_f16(const float16_t* in, float* out, size_t n) { load_all(in, out, n); }
 void load_bf16(const bfloat16_t* in, float* out, size_t n) { load_all(in, out, n); }
 
-template <class T>
+// V pairs at a time; n is a number of those.
+template <size_t V, class T>
 void store_all(const float* in, T* out, size_t n, bool streaming) {
-  for (size_t i = 0; i < n; i += kPair) {
-    Pair pair;
-    pair.first = load16(in + i);
-    pair.second = load16(in + i + kLanes);
-    store_pair(pair, out + i, streaming);
+  for (size_t i = 0; i < n; i += V * kPair) {
+    Pair pairs[V];
+    for (size_t v = 0; v < V; ++v) {
+      pairs[v].first = load16(in + i + v * kPair);
+      pairs[v].second = load16(in + i + v * kPair + kLanes);
+    }
+    store_pairs(pairs, out + i, streaming);
   }
   hwy::FlushStream();
 }
-void store_f16(const float* in, float16_t* out, size_t n, bool s) { store_all(in, out, n, s); }
-void store_bf16(const float* in, bfloat16_t* out, size_t n, bool s) { store_all(in, out, n, s); }
+void store_f16(const float* in, float16_t* out, size_t n, bool s) { store_all<1>(in, out, n, s); }
+void store_bf16(const float* in, bfloat16_t* out, size_t n, bool s) { store_all<1>(in, out, n, s); }
+void store_two_f16(const float* in, float16_t* out, size_t n, bool s) {
+  store_all<2>(in, out, n, s);
+}
+void store_two_bf16(const float* in, bfloat16_t* out, size_t n, bool s) {
+  store_all<2>(in, out, n, s);
+}
 
 void sum_lanes(const float* in, float* out) { store_raw(lane_sums(in), out); }
 
@@ -64,6 +73,8 @@ HWY_EXPORT(load_f16);
 HWY_EXPORT(load_bf16);
 HWY_EXPORT(store_f16);
 HWY_EXPORT(store_bf16);
+HWY_EXPORT(store_two_f16);
+HWY_EXPORT(store_two_bf16);
 HWY_EXPORT(sum_lanes);
 
 constexpr size_t kLength = 2 * kLanes;  // of a pair
@@ -107,7 +118,7 @@ std::vector<float> numbers() {
     }
   }
   std::mt19937 random(1);
-  while (out.size() < 1000000 || out.size() % kLength != 0) {
+  while (out.size() < 1000000 || out.size() % (2 * kLength) != 0) {
     out.push_back(std::bit_cast<float>(static_cast<uint32_t>(random())));
   }
   return out;
@@ -141,6 +152,8 @@ TEST(Pairs, StoreEveryRoundingBoundary) {
   for_each_target([&] {
     check_stores<float16_t>(in, HWY_DYNAMIC_DISPATCH(store_f16));
     check_stores<bfloat16_t>(in, HWY_DYNAMIC_DISPATCH(store_bf16));
+    check_stores<float16_t>(in, HWY_DYNAMIC_DISPATCH(store_two_f16));
+    check_stores<bfloat16_t>(in, HWY_DYNAMIC_DISPATCH(store_two_bf16));
   });
 }
 

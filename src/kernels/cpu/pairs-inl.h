@@ -11,6 +11,7 @@
 #define ACLGRAD_KERNELS_CPU_PAIRS_INL_H_
 #endif
 
+#include "kernels/cpu/constants-inl.h"
 #include "kernels/cpu/lanes-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -79,12 +80,16 @@ ACLGRAD_SIXTEEN Pair load_pair(const bfloat16_t* p) {
 
 // False when no lane is a NaN. One sum stands for all lanes of its column: a NaN always shows in
 // it, and where it comes from opposite infinities the caller only takes a detour.
-ACLGRAD_SIXTEEN bool may_have_nan(const Pair& pair) {
-  VecF32 sum = hn::Add(pair.first.part[0], pair.second.part[0]);
-  ACLGRAD_PARTS
-  for (size_t i = 1; i < kParts; ++i) {
-    sum = hn::Add(sum, hn::Add(pair.first.part[i], pair.second.part[i]));
-  }
+template <size_t V>
+ACLGRAD_SIXTEEN bool may_have_nan(const Pair (&pairs)[V]) {
+  VecF32 sum = hn::Zero(TagF32());
+  for_constants<V>([&](auto v) ACLGRAD_INLINED {
+    ACLGRAD_PARTS
+    for (size_t i = 0; i < kParts; ++i) {
+      const VecF32 both = hn::Add(pairs[v].first.part[i], pairs[v].second.part[i]);
+      sum = v == 0 && i == 0 ? both : hn::Add(sum, both);
+    }
+  });
   return !hn::AllTrue(TagF32(), hn::Eq(sum, sum));
 }
 
@@ -96,23 +101,29 @@ ACLGRAD_SIXTEEN void make_nans_canonical(Pair& pair) {
   }
 }
 
-// Bits whose upper half is the BF16 nearest (ties to even) to a number that is no NaN, or that is
-// the canonical one.
+// One register of each half of a pair without NaNs, other than the canonical one, as BF16 (the
+// nearest, ties to even) in the order of memory.
+#if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX3_DL
+// Seven instructions, one less than below. With an odd upper half's lowest bit put into the lower
+// half, that one is above 0x8000 wherever the next number is the nearest.
+HWY_INLINE auto packed(VecF32 first, VecF32 second, bfloat16_t) {
+  const TagU32 du;
+  const hn::Repartition<uint16_t, TagU32> d16;
+  const VecU32 even = hn::BitCast(du, first), odd = hn::BitCast(du, second);
+  const VecU32 upper = hn::OrAnd(hn::ShiftRight<16>(even), odd, hn::Set(du, 0xFFFF0000u));
+  const VecU32 lower = hn::OrAnd(hn::ShiftLeft<16>(odd), even, hn::Set(du, 0xFFFFu));
+  const auto rest = hn::BitCast(d16, hn::OrAnd(lower, upper, hn::Set(du, 0x10001u)));
+  const auto down = hn::BitCast(d16, upper);
+  return hn::IfThenElse(hn::Gt(rest, hn::Set(d16, 0x8000u)), hn::Add(down, hn::Set(d16, 1u)), down);
+}
+#elif HWY_TARGET != HWY_SCALAR
+// Bits whose upper half is the nearest BF16.
 HWY_INLINE VecU32 rounded_to_upper_half(VecF32 v) {
   const TagU32 du;
   const VecU32 bits = hn::BitCast(du, v);
-#if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX3_DL
-  const auto odd = hn::TestBit(bits, hn::Set(du, 0x10000u));
-  return hn::Add(bits, hn::IfThenElse(odd, hn::Set(du, 0x8000u), hn::Set(du, 0x7FFFu)));
-#else
   const VecU32 odd = hn::And(hn::ShiftRight<16>(bits), hn::Set(du, 1u));
   return hn::Add(bits, hn::Add(odd, hn::Set(du, 0x7FFFu)));
-#endif
 }
-
-// One register of each half of a pair without NaNs, other than the canonical one, as BF16 in the
-// order of memory.
-#if HWY_TARGET != HWY_SCALAR
 HWY_INLINE auto packed(VecF32 first, VecF32 second, bfloat16_t) {
   const hn::Repartition<uint16_t, TagU32> d16;
   const VecU32 even = hn::ShiftRight<16>(rounded_to_upper_half(first));
@@ -180,11 +191,20 @@ ACLGRAD_SIXTEEN void store_clean_pair(const Pair& pair, float16_t* p, bool strea
 #endif
 }
 
-// The same for any elements: as store16 would store each of them.
+// The same for V pairs of any elements: as store16 would store each of them.
+template <size_t V, class T>
+HWY_INLINE void store_pairs(Pair (&pairs)[V], T* p, bool streaming) {
+  if (HWY_UNLIKELY(may_have_nan(pairs))) {
+    for_constants<V>([&](auto v) ACLGRAD_INLINED { make_nans_canonical(pairs[v]); });
+  }
+  for_constants<V>([&](auto v)
+                       ACLGRAD_INLINED { store_clean_pair(pairs[v], p + v * kPair, streaming); });
+}
+
 template <class T>
-HWY_INLINE void store_pair(Pair pair, T* p, bool streaming) {
-  if (HWY_UNLIKELY(may_have_nan(pair))) make_nans_canonical(pair);
-  store_clean_pair(pair, p, streaming);
+HWY_INLINE void store_pair(const Pair& pair, T* p, bool streaming) {
+  Pair pairs[] = {pair};
+  store_pairs(pairs, p, streaming);
 }
 
 }  // namespace

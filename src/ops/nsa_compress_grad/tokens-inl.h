@@ -154,8 +154,7 @@ HWY_INLINE void visit_pairs(const Piece<T>& piece, const Strip<T>& strip, RowsAh
       }
       store_raw(dw, chain);
     });
-    for_constants<V>([&](auto v)
-                         ACLGRAD_INLINED { store_pair(sum[v], dx + v * kPair, streaming); });
+    store_pairs(sum, dx, streaming);
     if constexpr (kHalf) store16(half_sum, dx + V * kPair);
   }
 }

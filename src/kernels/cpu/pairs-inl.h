@@ -82,12 +82,11 @@ ACLGRAD_SIXTEEN Pair load_pair(const bfloat16_t* p) {
 // it, and where it comes from opposite infinities the caller only takes a detour.
 template <size_t V>
 ACLGRAD_SIXTEEN bool may_have_nan(const Pair (&pairs)[V]) {
-  VecF32 sum = hn::Zero(TagF32());
+  VecF32 sum = hn::Add(pairs[0].first.part[0], pairs[0].second.part[0]);
   for_constants<V>([&](auto v) ACLGRAD_INLINED {
     ACLGRAD_PARTS
-    for (size_t i = 0; i < kParts; ++i) {
-      const VecF32 both = hn::Add(pairs[v].first.part[i], pairs[v].second.part[i]);
-      sum = v == 0 && i == 0 ? both : hn::Add(sum, both);
+    for (size_t i = v == 0 ? 1 : 0; i < kParts; ++i) {
+      sum = hn::Add(sum, hn::Add(pairs[v].first.part[i], pairs[v].second.part[i]));
     }
   });
   return !hn::AllTrue(TagF32(), hn::Eq(sum, sum));
@@ -103,9 +102,9 @@ ACLGRAD_SIXTEEN void make_nans_canonical(Pair& pair) {
 
 // One register of each half of a pair without NaNs, other than the canonical one, as BF16 (the
 // nearest, ties to even) in the order of memory.
-#if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX3_DL
-// Seven instructions, one less than below. With an odd upper half's lowest bit put into the lower
-// half, that one is above 0x8000 wherever the next number is the nearest.
+#if HWY_TARGET <= HWY_AVX3
+// Seven instructions for both halves. With an odd upper half's lowest bit put into the lower half,
+// that one is above 0x8000 wherever the next number is the nearest.
 HWY_INLINE auto packed(VecF32 first, VecF32 second, bfloat16_t) {
   const TagU32 du;
   const hn::Repartition<uint16_t, TagU32> d16;

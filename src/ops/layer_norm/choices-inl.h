@@ -159,17 +159,26 @@ bool fit_in_place(const Job& job, int64_t behind) {
 // computes three registers, this one two vectors of sixteen, the half of one in vain (two cores of
 // Zen 4, AVX2's time for 48 MB over AVX-512's: f32 8 columns 0.81, 12 0.95, 24 0.88, 48 0.87, 56
 // 0.91, 64 1.03, but 17 to 23 1.2 to 1.3; bf16 8 to 16 0.7, 17 to 32 0.9 to 1.1, 33 0.96, 48 0.89,
-// 56 1.12; f16 4 to 8 0.6, 16 0.77, 24 0.76, 32 0.99, 40 0.78, 56 0.85, 64 1.14).
+// 56 1.12; f16 4 to 8 0.6, 16 0.77, 24 0.76, 32 0.99, 40 0.78, 56 0.85, 64 1.14). Where prefetches
+// wait, vectors are whole, but a core starts three of AVX2's instructions a cycle and two of
+// AVX-512's (two cores of Granite Rapids, the same: bf16 4 to 16 columns 0.6 to 0.7, 20 to 33 0.85
+// to 0.92, 40 to 63 0.68 to 0.97, 64 level, 96 1.1; f16 4 to 16 0.65 to 0.75, 20 to 63 0.75 to
+// 0.92, 64 1.04, 96 1.15; f32 4 to 16 0.73 to 0.94, 20 1.17, 24, 40 and 56 level, 32 1.14, 64 and
+// 80, whole lines, 0.87 and 0.66, 88 1.18, 96 level).
 template <class T>
 bool suits_halves(const Job& job) {
   const Problem& problem = job.problem;
   const int64_t cols = problem.cols;
   const bool follow = !job.gathered && job.x_rows.uniform() && job.x_rows.stride() == cols &&
                       job.y_follows && problem.y.dtype == problem.x.dtype;
-  if (!kTakesHalves || !follow || problem.rows < int64_t{kRows}) return false;
+  if (!(kTakesHalves || kPrefetchesWait) || !follow || problem.rows < int64_t{kRows}) return false;
   const auto between = [cols](int64_t least, int64_t most) {
     return cols >= least && cols <= most;
   };
+  if (kPrefetchesWait) {
+    if constexpr (!std::is_same_v<T, float>) return between(4, 63);
+    return between(4, 16) || (cols % static_cast<int64_t>(kLanes) == 0 && between(64, 80));
+  }
   if constexpr (std::is_same_v<T, float16_t>) return between(4, 56);
   if constexpr (std::is_same_v<T, bfloat16_t>) return between(8, 16) || between(33, 48);
   return between(4, 16) || (cols % 8 == 0 && between(24, 56));

@@ -103,8 +103,9 @@ ACLGRAD_SIXTEEN void make_nans_canonical(Pair& pair) {
 // One register of each half of a pair without NaNs, other than the canonical one, as BF16 (the
 // nearest, ties to even) in the order of memory.
 #if HWY_TARGET <= HWY_AVX3
-// Seven instructions for both halves. With an odd upper half's lowest bit put into the lower half,
-// that one is above 0x8000 wherever the next number is the nearest.
+// Seven instructions for both halves, and a copy of a register, which takes no port. With an odd
+// upper half's lowest bit put into the lower half, that one is above 0x8000 wherever the next
+// number is the nearest.
 HWY_INLINE auto packed(VecF32 first, VecF32 second, bfloat16_t) {
   const TagU32 du;
   const hn::Repartition<uint16_t, TagU32> d16;

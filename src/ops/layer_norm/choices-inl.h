@@ -166,7 +166,7 @@ bool fit_in_place(const Job& job, int64_t behind) {
 // 0.92, 64 1.04, 96 1.15; f32 4 to 16 0.73 to 0.94, 20 1.17, 24, 40 and 56 level, 32 1.14, 64 and
 // 80, whole lines, 0.87 and 0.66, 88 1.18, 96 level).
 template <class T>
-bool suits_halves(const Job& job) {
+bool suits_avx2(const Job& job) {
   const Problem& problem = job.problem;
   const int64_t cols = problem.cols;
   const bool follow = !job.gathered && job.x_rows.uniform() && job.x_rows.stride() == cols &&

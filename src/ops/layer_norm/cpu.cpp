@@ -215,7 +215,7 @@ void slab(const Job& job, int64_t index) {
 template <class T>
 void run(const Job& whole) {
 #if ACLGRAD_HAS_HALVES
-  if (suits_halves<T>(whole)) return N_AVX2::run<T>(whole);
+  if (suits_avx2<T>(whole)) return N_AVX2::run<T>(whole);
 #endif
   Job job = whole;
   const Problem& problem = job.problem;

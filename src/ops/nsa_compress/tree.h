@@ -44,12 +44,12 @@ inline constexpr size_t kStripColumns = 2 * kLanes;
 // Granite Rapids, tiles of 1024, 2048, 4096 columns, ms: bf16 8192x32x128-l32-d16 3.53, 3.21, 2.94,
 // 16384x16x128-l64-d32 3.39, 2.52, 2.53).
 inline constexpr int64_t kTileColumns = 16 * kMostWidth;
+inline constexpr int64_t kTileFloats = int64_t{1} << 14;
 
 // Where such tiles leave a thread fewer blocks than this, they are narrower (8192x32x128 for 64
 // threads: 64 blocks instead of 16, 32 to 34 times as fast as one instead of 18).
 inline constexpr int64_t kLeastBlocksOfThread = 4;
 inline constexpr int64_t kNarrowTileColumns = 4 * kMostWidth;
-inline constexpr int64_t kTileFloats = int64_t{1} << 14;
 
 }  // namespace aclgrad::nsa_compress
 

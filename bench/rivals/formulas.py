@@ -9,6 +9,7 @@ from windows import nsa_compress, nsa_compress_grad
 aten = torch.ops.aten
 SCALE = 0.125
 MOST_UNROLLED = 64  # groups that a compiled loop may have
+MOST_ONE_HOT = 128  # table rows; with more the products cost more than what they save
 
 
 def zipf(count, rows):
@@ -76,10 +77,26 @@ def embedding_dense_backward(dtype, text):
         ways["index_add_"] = lambda: [
             torch.zeros(rows, cols, dtype=dtype, device=DEVICE).index_add_(0, indices, dy)]
 
+    def sorted_bags():
+        ordered, order = torch.sort(indices)
+        counts = torch.bincount(ordered, minlength=rows)
+        weights = counts.double().reciprocal_().to(dtype)[ordered] if by_freq else None
+        return [aten.embedding_bag(
+            dy, order, counts.cumsum(0) - counts, False, 0, False, weights)[0]]
+
+    def one_hot(dy, indices):
+        table = torch.arange(rows, device=DEVICE)
+        return [(indices == table[:, None]).to(dtype) @ dy]
+
     def formula(dy, indices):
         return [aten.embedding_dense_backward(dy, indices, rows, -1, by_freq)]
 
-    return ways, {"embedding_dense_backward": (formula, (dy, indices))}
+    ways["embedding_bag of sorted rows"] = sorted_bags
+    formulas = {"embedding_dense_backward": (formula, (dy, indices))}
+    if rows <= MOST_ONE_HOT and not by_freq:
+        ways["one-hot indices @ dy"] = lambda: one_hot(dy, indices)
+        formulas["one-hot indices @ dy"] = (one_hot, (dy, indices))
+    return ways, formulas
 
 
 def mask_of(batch, rows, cols):

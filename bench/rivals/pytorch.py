@@ -2,11 +2,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """pytorch.py [--compiled] [--cuda]: PyTorch as a rival of the bench (orders: bench/rival.h).
 
-PyTorch is called at its best. Where there are several ways to write an operator all are tried and the
-fastest runs; its heap is warm (memory never goes back to the system: with glibc's defaults every large
-result pays page faults, 2 to 4 times the time) and lies in huge pages, as aclgrad's does. With --compiled the ways are plain formulas that
-torch.compile turns into kernels. Results of a problem's ways must agree. With --cuda all of it happens on
-the first GPU and is timed by its events, from the first call's beginning to the last one's end.
+PyTorch is called at its best. Where there are several ways to write an operator all are tried, those near
+the fastest with all copies of the problem, and the fastest runs; its heap is warm (memory never goes back
+to the system: with glibc's defaults every large result pays page faults, 2 to 4 times the time) and lies in
+huge pages, as aclgrad's does. With --compiled the ways are plain formulas that torch.compile turns into
+kernels. Results of a problem's ways must agree. With --cuda all of it happens on the first GPU and is timed
+by its events, from the first call's beginning to the last one's end.
 """
 import ctypes
 import gc
@@ -66,6 +67,21 @@ def bind(formula, arguments):
     return lambda: compiled(*arguments)
 
 
+class Turns:
+    """One way to compute a problem, each time with the next of its copies. A copy's result lives until its
+    next turn: were it freed at once, the next call would get the same block and find it in the cache,
+    where a result in memory is what the others write."""
+
+    def __init__(self, calls):
+        self.calls, self.next = calls, 0
+        self.results = [call() for call in calls]
+
+    def run(self):
+        self.results[self.next] = None
+        self.results[self.next] = self.calls[self.next]()
+        self.next = (self.next + 1) % len(self.calls)
+
+
 class Problem:
     """The named problem in as many copies, each with the fastest way to compute it."""
 
@@ -80,11 +96,11 @@ class Problem:
         if self.dtype == torch.float32:  # in 16 bits PyTorch rounds its sums on the way
             check_agreement([*eager.values(), *ways.values()])
             shrink_heap()
-        times = {way: min(seconds_of(fn) for _ in range(3)) for way, fn in ways.items()}
-        self.way = min(times, key=times.get)
-        self.calls = [ways[self.way], *(self.ways()[1][self.way] for _ in range(copies - 1))]
-        self.results = [call() for call in self.calls]
-        self.next = 0
+        near = ways_near_the_fastest(ways)
+        of_copies = [ways, *(self.ways()[1] for _ in range(copies - 1))]
+        calls = {way: [ways[way] for ways in of_copies] for way in near}
+        self.way = near[0] if len(near) == 1 else min(near, key=lambda way: pace_of(calls[way]))
+        self.run = Turns(calls[self.way]).run
 
     def ways(self):
         """The eager ways, and those that race."""
@@ -93,12 +109,18 @@ class Problem:
             return eager, eager
         return eager, {way: bind(*formula) for way, formula in formulas.items()}
 
-    def run(self):
-        # A copy's result lives until its next turn. Were it freed at once, the next call would get the
-        # same block and find it in the cache, where a result in memory is what the others write.
-        self.results[self.next] = None
-        self.results[self.next] = self.calls[self.next]()
-        self.next = (self.next + 1) % len(self.calls)
+
+def ways_near_the_fastest(ways):
+    """Of one copy, which caches may hold."""
+    times = {way: min(seconds_of(fn) for _ in range(3)) for way, fn in ways.items()}
+    return [way for way, seconds in times.items() if seconds < 2 * min(times.values())]
+
+
+def pace_of(calls):
+    """Of all copies, as they race."""
+    pace = seconds_of(Turns(calls).run, len(calls))
+    shrink_heap()
+    return pace
 
 
 def shrink_heap():

@@ -62,8 +62,11 @@ def embedding(dtype, text):
     (count, rows, cols), options = parts(text)
     w, indices = normal((rows, cols), dtype), indices_of(count, rows, options)
     out = torch.empty(count, cols, dtype=dtype, device=DEVICE)
+    bags = torch.arange(count + 1, device=DEVICE)  # of one row each
     return ({"embedding": lambda: [torch.embedding(w, indices)],
-             "index_select, out given": lambda: [torch.index_select(w, 0, indices, out=out)]},
+             "index_select, out given": lambda: [torch.index_select(w, 0, indices, out=out)],
+             "embedding_bag of single rows": lambda: [
+                 aten.embedding_bag(w, indices, bags, False, 0, False, None, True)[0]]},
             {"rows by index": (lambda w, indices: [w[indices]], (w, indices))})
 
 

@@ -10,6 +10,7 @@
 #include "kernels/cpu/cache.h"
 #include "kernels/cpu/lane_count.h"
 #include "kernels/cpu/parallel.h"
+#include "ops/embedding_dense_backward/buckets.h"
 #include "ops/embedding_dense_backward/few_runs.h"
 #include "ops/embedding_dense_backward/order.h"
 #include "ops/embedding_dense_backward/problem.h"
@@ -22,6 +23,7 @@
 
 #include "kernels/cpu/lanes-inl.h"
 #include "kernels/cpu/stage-inl.h"
+#include "ops/embedding_dense_backward/buckets-inl.h"
 #include "ops/embedding_dense_backward/chains-inl.h"
 #include "ops/embedding_dense_backward/few_runs-inl.h"
 #include "ops/embedding_dense_backward/table_rows-inl.h"
@@ -159,6 +161,11 @@ void run_f32(const Sweep& sweep) { run_for_output<float>(sweep); }
 void run_f16(const Sweep& sweep) { run_for_output<float16_t>(sweep); }
 void run_bf16(const Sweep& sweep) { run_for_output<bfloat16_t>(sweep); }
 
+void run_column(const Column& column) {
+  visit_float(column.problem.dy.dtype, [&](auto type) { fill_buckets<decltype(type)>(column); });
+  visit_float(column.problem.dw.dtype, [&](auto type) { sum_buckets<decltype(type)>(column); });
+}
+
 }  // namespace
 }  // namespace HWY_NAMESPACE
 }  // namespace aclgrad::embedding_dense_backward
@@ -171,6 +178,7 @@ namespace {
 HWY_EXPORT(run_f32);
 HWY_EXPORT(run_f16);
 HWY_EXPORT(run_bf16);
+HWY_EXPORT(run_column);
 
 // Bytes of gradient rows that are on their way from memory while one is added.
 constexpr int64_t kBytesAhead = 8192;
@@ -190,9 +198,14 @@ bool waits_in_stage(const Sweep& sweep) {
          reinterpret_cast<uintptr_t>(sweep.dw) % static_cast<uintptr_t>(size) == 0;
 }
 
+int64_t size_of(const View& view) { return static_cast<int64_t>(dtype_size(view.dtype)); }
+
+bool table_should_stream(const Problem& problem) {
+  return outputs_should_stream(problem.table_rows * problem.cols * size_of(problem.dw));
+}
+
 Sweep make_sweep(const Problem& problem, const Plan& plan, const Addresses& at,
                  const Order& order) {
-  const auto size = [](const View& view) { return static_cast<int64_t>(dtype_size(view.dtype)); };
   Sweep sweep;
   sweep.problem = &problem;
   sweep.plan = &plan;
@@ -201,9 +214,9 @@ Sweep make_sweep(const Problem& problem, const Plan& plan, const Addresses& at,
   sweep.dy_rows = plan.dy_rows;
   sweep.dw_rows = plan.dw_rows;
   sweep.order = order;
-  sweep.stream = outputs_should_stream(problem.table_rows * problem.cols * size(problem.dw));
+  sweep.stream = table_should_stream(problem);
   sweep.staged = waits_in_stage(sweep);
-  sweep.ahead = std::clamp(kBytesAhead / (problem.cols * size(problem.dy)), int64_t{1},
+  sweep.ahead = std::clamp(kBytesAhead / (problem.cols * size_of(problem.dy)), int64_t{1},
                            static_cast<int64_t>(kChain));
   // What is left of the sort serves the long runs.
   auto* spare = static_cast<std::byte*>(order.spare);
@@ -224,6 +237,14 @@ void dispatch(const Sweep& sweep) {
   }
 }
 
+BadIndex run_by_buckets(const Problem& problem, const Plan& plan, const Addresses& at) {
+  Column column{problem, plan, at, table_should_stream(problem)};
+  BadIndex bad;
+  column.keys = Sort<int32_t>(problem, plan, at).keys(bad);
+  HWY_DYNAMIC_DISPATCH(run_column)(column);
+  return bad;
+}
+
 template <class Key>
 BadIndex run_with(const Problem& problem, const Plan& plan, Addresses at) {
   Key buffers[2][2 * kStackIndices];
@@ -242,6 +263,7 @@ BadIndex run_with(const Problem& problem, const Plan& plan, Addresses at) {
 }  // namespace
 
 BadIndex run_cpu(const Problem& problem, const Plan& plan, const Addresses& at) {
+  if (plan.has_buckets) return run_by_buckets(problem, plan, at);
   return plan.wide ? run_with<int64_t>(problem, plan, at) : run_with<int32_t>(problem, plan, at);
 }
 

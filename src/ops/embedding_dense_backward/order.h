@@ -118,6 +118,12 @@ class Sort {
     }
   }
 
+  // The keys alone, in the order of the indices.
+  const Key* keys(BadIndex& bad) {
+    bad = read().bad;
+    return keys_[0];
+  }
+
   Order order() {
     Order out;
     const Found found = read();

@@ -12,6 +12,7 @@
 #include "base/checked.h"
 #include "base/verbose.h"
 #include "kernels/cpu/target.h"
+#include "ops/embedding_dense_backward/buckets.h"
 #include "ops/embedding_dense_backward/order.h"
 #include "ops/embedding_dense_backward/sweep.h"
 #include "tensor/check.h"
@@ -165,9 +166,13 @@ Plan make_plan(const Problem& problem) {
   plan.wide = problem.rows > kNarrow || problem.table_rows > kNarrow;
   // Keys go from 0 to table_rows.
   const auto bits = static_cast<int>(std::bit_width(static_cast<uint64_t>(problem.table_rows)));
-  plan.passes = (bits + kMaxDigitBits - 1) / kMaxDigitBits;
-  plan.digit_bits = (bits + plan.passes - 1) / plan.passes;
-  plan.sort_block = sort_block(problem.rows);
+  if (takes_buckets(problem, bits)) {
+    cut_buckets(problem.rows, bits, plan);
+  } else {
+    plan.passes = (bits + kMaxDigitBits - 1) / kMaxDigitBits;
+    plan.digit_bits = (bits + plan.passes - 1) / plan.passes;
+    plan.sort_block = sort_block(problem.rows);
+  }
   plan.sort_blocks = std::max(int64_t{1}, ceil_div(problem.rows, plan.sort_block));
   const auto size = [](const View& view) { return static_cast<int64_t>(dtype_size(view.dtype)); };
   const int64_t bytes = problem.rows * problem.cols * size(problem.dy) +

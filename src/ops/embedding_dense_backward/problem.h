@@ -40,11 +40,15 @@ struct Problem {
 
 // How it is cut, from the shape and the dtypes alone.
 struct Plan {
-  bool wide = false;         // the sort needs 64-bit numbers
-  int digit_bits = 1;        // of a sorting pass
-  int passes = 1;            // of the sort
-  int64_t sort_blocks = 1;   // blocks of positions
-  int64_t sort_block = 0;    // positions in each but the last
+  bool wide = false;        // the sort needs 64-bit numbers
+  int digit_bits = 1;       // of a sorting pass
+  int passes = 1;           // of the sort
+  int64_t sort_blocks = 1;  // blocks of positions
+  int64_t sort_block = 0;   // positions in each but the last
+  // A table of one column and many indices: the sort stops at buckets of 2^bucket_bits table rows,
+  // each of which is summed at once (buckets-inl.h).
+  bool has_buckets = false;
+  int bucket_bits = 0;
   int64_t sweep_blocks = 1;  // blocks of table rows
   int64_t panels = 1;        // parts of their columns
 

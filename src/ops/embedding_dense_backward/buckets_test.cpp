@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: Apache-2.0
+// Tables of one column, which are summed by buckets where indices are many, against the formula
+// and against tables of two columns, which are not.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <iterator>
+#include <string>
+#include <vector>
+
+#include "ops/embedding_dense_backward/buckets.h"
+#include "ops/embedding_dense_backward/test_problem.h"
+#include "support/same_bits.h"
+
+namespace aclgrad::test {
+namespace {
+
+// The bits of every second element.
+std::vector<uint8_t> first_column(const Tensor& table) {
+  const std::vector<uint8_t> all = table.bits();
+  const size_t size = dtype_size(table.dtype());
+  std::vector<uint8_t> out;
+  for (size_t at = 0; at < all.size(); at += 2 * size) {
+    out.insert(out.end(), all.begin() + static_cast<std::ptrdiff_t>(at),
+               all.begin() + static_cast<std::ptrdiff_t>(at + size));
+  }
+  return out;
+}
+
+// The same gradient rows, with a second column.
+void expect_bits_of_two_columns(Problem& alone) {
+  const int64_t rows = alone.grad.dims()[0];
+  Options options;
+  options.grad = alone.options.grad;
+  options.out = alone.options.out;
+  options.padding = alone.options.padding;
+  options.scale = alone.options.scale;
+  Problem wide({rows, static_cast<int64_t>(alone.num_weights), 2}, options);
+  std::vector<double> values;
+  for (const double value : alone.grad.values()) values.insert(values.end(), {value, 1.0});
+  wide.grad.fill(values);
+  wide.indices.fill(alone.indices.values());
+  ASSERT_TRUE(alone.run_it().ok());
+  ASSERT_TRUE(wide.run_it().ok());
+  expect_same_bits("the only column", alone.out.bits(), first_column(wide.out));
+}
+
+void check(Problem& problem) {
+  problem.run_and_check();
+  expect_bits_of_two_columns(problem);
+  problem.show_order();
+  expect_bits_of_two_columns(problem);
+  expect_same_bits_everywhere([&] { return problem.run_it(); }, {&problem.out});
+}
+
+// Buckets of one table row, of two, of some, of 8192, and a table that is too long for them.
+TEST(EmbeddingDenseBackward, OneColumnHasTheBitsOfTwo) {
+  const Shape shapes[] = {{65536, 1, 1},      {65537, 2, 1},     {70001, 63, 1},
+                          {70002, 64, 1},     {80001, 5000, 1},  {65536, 524287, 1},
+                          {65537, 524288, 1}, {1100000, 900, 1}, {1100001, 3000000, 1}};
+  size_t next = 0;
+  for (const Shape& shape : shapes) {
+    Options options = all_of(kFloats[next++ % std::size(kFloats)]);
+    options.scale = shape.rows % 2 == 1;
+    SCOPED_TRACE(std::string(dtype_short_name(options.grad)) + "/" + std::to_string(shape.rows) +
+                 "x" + std::to_string(shape.table_rows));
+    Problem problem(shape, options);
+    check(problem);
+  }
+}
+
+// Around the chains and the segments, in buckets of one table row and of several.
+TEST(EmbeddingDenseBackward, RunsOfOneColumnOfEveryLength) {
+  std::vector<int64_t> lengths = {1,    2,    15,   0,    16,   17,    31,    32,   33,   0,
+                                  1007, 1008, 1023, 1024, 1025, 1040,  2047,  2048, 2049, 2064,
+                                  3071, 3072, 3073, 4100, 9999, 20480, 30000, 1,    0};
+  for (const int64_t table_rows : {std::ssize(lengths), int64_t{5000}}) {
+    lengths.resize(static_cast<size_t>(table_rows));
+    for (const bool scale : {false, true}) {
+      for (const uint64_t padding : {kNoPadding, uint64_t{25}}) {
+        SCOPED_TRACE(testing::Message()
+                     << table_rows << " rows, scale " << scale << ", padding " << padding);
+        const std::vector<double> indices = runs_of(lengths, 5);
+        Options options = all_of(table_rows == 5000 ? ACL_BF16 : ACL_FLOAT);
+        options.scale = scale;
+        options.padding = padding;
+        Problem problem({std::ssize(indices), table_rows, 1}, options);
+        problem.indices.fill(indices);
+        check(problem);
+      }
+    }
+  }
+}
+
+TEST(EmbeddingDenseBackward, OneColumnOfEveryDtypeAndView) {
+  const Shape shape{66000, 3000, 1};
+  for (const aclDataType grad : kFloats) {
+    for (const aclDataType out : kFloats) {
+      Options options;
+      options.grad = grad;
+      options.out = out;
+      options.indices = ACL_INT32;
+      Problem problem(shape, options);
+      problem.run_and_check();
+      expect_bits_of_two_columns(problem);
+    }
+  }
+  Problem plain({40, 1650, 1}, {40, 1650}, shape.table_rows, Options());
+  plain.run_and_check();
+  const auto expect_plain = [&](const Options& options) {
+    Problem view({40, 1650, 1}, {40, 1650}, shape.table_rows, options);
+    view.run_and_check();
+    expect_same_bits("view", view.out.bits(), plain.out.bits());
+  };
+  for (const Arrangement arrangement : kInputArrangements) {
+    if (arrangement == Arrangement::kBroadcast) continue;
+    SCOPED_TRACE(arrangement_name(arrangement));
+    Options options;
+    options.grad_in = arrangement;
+    expect_plain(options);
+    options.indices_in = arrangement;
+    expect_plain(options);
+  }
+  for (const Arrangement arrangement : kOutputArrangements) {
+    SCOPED_TRACE(arrangement_name(arrangement));
+    Options options;
+    options.out_in = arrangement;
+    expect_plain(options);
+  }
+}
+
+TEST(EmbeddingDenseBackward, OneColumnWithNanInfAndIndicesThatRise) {
+  for (const int64_t table_rows : {4, 9000}) {
+    Problem problem({65536, table_rows, 1}, all_of(ACL_FLOAT));
+    std::vector<double> values = problem.grad.values();
+    values[7] = kNan;
+    values[100] = kInf;
+    values[65000] = -kInf;
+    problem.grad.fill(values);
+    problem.run_and_check();
+    expect_bits_of_two_columns(problem);
+    std::vector<double> indices = problem.indices.values();
+    std::ranges::sort(indices);
+    problem.indices.fill(indices);
+    problem.run_and_check();
+    expect_bits_of_two_columns(problem);
+    problem.indices.fill_constant(3);
+    problem.grad.fill_constant(-0.0);
+    problem.run_and_check();
+    for (const double value : problem.out.values()) EXPECT_FALSE(std::signbit(value));
+  }
+}
+
+// Every key has a bucket, and what a block has for each of them is worth a line.
+TEST(EmbeddingDenseBackward, BucketsOfEveryNumberOfIndices) {
+  using namespace embedding_dense_backward;
+  for (int64_t rows = kLeastBucketed; rows < INT32_MAX; rows = rows * 5 / 4 + 1) {
+    embedding_dense_backward::Problem problem;
+    problem.cols = 1;
+    problem.rows = rows;
+    for (int bits = 1; bits <= kMostDigitBits + kMostBucketBits; ++bits) {
+      if (!takes_buckets(problem, bits)) continue;
+      SCOPED_TRACE(testing::Message() << rows << " indices, keys of " << bits << " bits");
+      Plan plan;
+      cut_buckets(rows, bits, plan);
+      EXPECT_EQ(plan.digit_bits + plan.bucket_bits, bits);
+      EXPECT_LE(plan.digit_bits, kMostDigitBits);
+      EXPECT_LE(plan.bucket_bits, kMostBucketBits);
+      EXPECT_GE(plan.sort_block >> plan.digit_bits, kBucketShare / 2);
+    }
+    EXPECT_TRUE(takes_buckets(problem, kMostBucketBits));
+    EXPECT_FALSE(takes_buckets(problem, kMostBucketBits + kMostDigitBits + 1));
+  }
+}
+
+}  // namespace
+}  // namespace aclgrad::test

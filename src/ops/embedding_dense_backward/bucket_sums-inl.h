@@ -37,7 +37,7 @@ HWY_INLINE float value_of_total(double total, int64_t count, bool by_frequency) 
 
 HWY_INLINE float sum_chain_of(const Record* records, int64_t count) {
   float sum = 0.0f;
-  for (int64_t i = 0; i < count; ++i) sum += records[i].row;
+  for (int64_t i = 0; i < count; ++i) sum += records[i].dy;
   return sum;
 }
 HWY_INLINE double sum_segment_of(const Record* records, int64_t count) {
@@ -96,7 +96,7 @@ class BucketSums {
     for (int64_t i = 0; i < count; ++i) {
       const auto row = static_cast<size_t>(records[i].key - base);
       Run& run = runs_[row];
-      run.chain += records[i].row;
+      run.chain += records[i].dy;
       if (++run.count % uint32_t{kChain} == 0) end_chain(row);
     }
   }

@@ -4,14 +4,18 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
+#include <cstddef>
 #include <cstdint>
 #include <iterator>
 #include <string>
 #include <vector>
 
 #include "ops/embedding_dense_backward/buckets.h"
+#include "ops/embedding_dense_backward/order.h"
 #include "ops/embedding_dense_backward/test_problem.h"
+#include "support/bad_indices.h"
 #include "support/same_bits.h"
 
 namespace aclgrad::test {
@@ -50,24 +54,65 @@ void expect_bits_of_two_columns(Problem& alone) {
 void check(Problem& problem) {
   problem.run_and_check();
   expect_bits_of_two_columns(problem);
+  if (problem.grad.dims()[0] > 1000000) return;  // seconds
   problem.show_order();
   expect_bits_of_two_columns(problem);
   expect_same_bits_everywhere([&] { return problem.run_it(); }, {&problem.out});
 }
 
-// Buckets of one table row, of two, of some, of 8192, and a table that is too long for them.
+// How many bits of a table row's number are its place in a bucket; -1: it takes none.
+int bucket_bits(const Shape& shape) {
+  embedding_dense_backward::Problem problem;
+  problem.rows = shape.rows;
+  problem.cols = shape.cols;
+  const auto bits = static_cast<int>(std::bit_width(static_cast<uint64_t>(shape.table_rows)));
+  if (!embedding_dense_backward::takes_buckets(problem, bits)) return -1;
+  embedding_dense_backward::Plan plan;
+  embedding_dense_backward::cut_buckets(problem.rows, bits, plan);
+  return plan.bucket_bits;
+}
+
+// Buckets of one table row, of two, of some, of 8192, and a table that is too long for them; as
+// many as there can be; an output that passes the caches.
 TEST(EmbeddingDenseBackward, OneColumnHasTheBitsOfTwo) {
-  const Shape shapes[] = {{65536, 1, 1},      {65537, 2, 1},     {70001, 63, 1},
-                          {70002, 64, 1},     {80001, 5000, 1},  {65536, 524287, 1},
-                          {65537, 524288, 1}, {1100000, 900, 1}, {1100001, 3000000, 1}};
+  struct Case {
+    Shape shape;
+    int bits;
+  };
+  const Case cases[] = {{{65535, 9, 1}, -1},      {{65536, 1, 1}, 0},
+                        {{65537, 2, 1}, 0},       {{70001, 63, 1}, 0},
+                        {{70002, 64, 1}, 1},      {{80001, 5000, 1}, 7},
+                        {{65536, 524287, 1}, 13}, {{65537, 524288, 1}, -1},
+                        {{2100001, 3000, 1}, 1},  {{1100001, 5000000, 1}, 13}};
   size_t next = 0;
-  for (const Shape& shape : shapes) {
+  for (const auto& [shape, bits] : cases) {
     Options options = all_of(kFloats[next++ % std::size(kFloats)]);
+    if (shape.table_rows == 5000000) options = all_of(ACL_FLOAT);
     options.scale = shape.rows % 2 == 1;
     SCOPED_TRACE(std::string(dtype_short_name(options.grad)) + "/" + std::to_string(shape.rows) +
                  "x" + std::to_string(shape.table_rows));
+    EXPECT_EQ(bucket_bits(shape), bits);
     Problem problem(shape, options);
     check(problem);
+  }
+}
+
+// Keys of no table row have the last bucket to themselves (64 of 70002), or not.
+TEST(EmbeddingDenseBackward, PaddingAndBadIndicesOfOneColumn) {
+  for (const Shape& shape : {Shape{70002, 64, 1}, Shape{70002, 65, 1}, Shape{65536, 5000, 1}}) {
+    SCOPED_TRACE(shape.table_rows);
+    Options options;
+    options.padding = 5;
+    options.scale = true;
+    Problem problem(shape, options);
+    std::vector<double> indices = problem.indices.values();
+    for (size_t i = 0; i < indices.size(); i += 3) indices[i] = 5;
+    problem.indices.fill(indices);
+    check(problem);
+    indices[40000] = static_cast<double>(shape.table_rows);
+    indices[300] = indices[69] = -1;
+    problem.indices.fill(indices);
+    expect_bad_index(problem, "aclnnEmbeddingDenseBackward", problem.num_weights, "-1", "69");
   }
 }
 
@@ -153,7 +198,7 @@ TEST(EmbeddingDenseBackward, OneColumnWithNanInfAndIndicesThatRise) {
   }
 }
 
-// Every key has a bucket, and what a block has for each of them is worth a line.
+// Every key has a bucket, and a block of the sort has its share for each of them.
 TEST(EmbeddingDenseBackward, BucketsOfEveryNumberOfIndices) {
   using namespace embedding_dense_backward;
   for (int64_t rows = kLeastBucketed; rows < INT32_MAX; rows = rows * 5 / 4 + 1) {
@@ -168,7 +213,9 @@ TEST(EmbeddingDenseBackward, BucketsOfEveryNumberOfIndices) {
       EXPECT_EQ(plan.digit_bits + plan.bucket_bits, bits);
       EXPECT_LE(plan.digit_bits, kMostDigitBits);
       EXPECT_LE(plan.bucket_bits, kMostBucketBits);
-      EXPECT_GE(plan.sort_block >> plan.digit_bits, kBucketShare / 2);
+      EXPECT_GE(plan.sort_block >> plan.digit_bits, kBucketShare);
+      EXPECT_LE(ceil_div(rows, plan.sort_block), kMaxSortBlocks);
+      EXPECT_LT(((int64_t{1} << bits) - 1) >> plan.bucket_bits, int64_t{1} << plan.digit_bits);
     }
     EXPECT_TRUE(takes_buckets(problem, kMostBucketBits));
     EXPECT_FALSE(takes_buckets(problem, kMostBucketBits + kMostDigitBits + 1));

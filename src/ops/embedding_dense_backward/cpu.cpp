@@ -3,7 +3,8 @@
 // (order.h); then one parallel sweep writes the table, every row once: runs of gradient rows are
 // summed in registers, strip of columns by strip, and rows without any become zeros. Long runs are
 // taken out of the sweep and summed by several tasks (sweep.h), a few of them together in the order
-// of dy (few_runs-inl.h); finish_run() joins what those left.
+// of dy (few_runs-inl.h); finish_run() joins what those left. Tables of one column go another way
+// (buckets.h).
 #include <algorithm>
 #include <cstddef>
 
@@ -161,7 +162,7 @@ void run_f32(const Sweep& sweep) { run_for_output<float>(sweep); }
 void run_f16(const Sweep& sweep) { run_for_output<float16_t>(sweep); }
 void run_bf16(const Sweep& sweep) { run_for_output<bfloat16_t>(sweep); }
 
-void run_column(const Column& column) {
+void run_column(const OneColumn& column) {
   visit_float(column.problem.dy.dtype, [&](auto type) { fill_buckets<decltype(type)>(column); });
   visit_float(column.problem.dw.dtype, [&](auto type) { sum_buckets<decltype(type)>(column); });
 }
@@ -237,14 +238,6 @@ void dispatch(const Sweep& sweep) {
   }
 }
 
-BadIndex run_by_buckets(const Problem& problem, const Plan& plan, const Addresses& at) {
-  Column column{problem, plan, at, table_should_stream(problem)};
-  BadIndex bad;
-  column.keys = Sort<int32_t>(problem, plan, at).keys(bad);
-  HWY_DYNAMIC_DISPATCH(run_column)(column);
-  return bad;
-}
-
 template <class Key>
 BadIndex run_with(const Problem& problem, const Plan& plan, Addresses at) {
   Key buffers[2][2 * kStackIndices];
@@ -253,7 +246,16 @@ BadIndex run_with(const Problem& problem, const Plan& plan, Addresses at) {
     at.buffers = {buffers[0], buffers[1]};
     at.histograms = histogram;
   }
-  const Order order = problem.rows == 0 ? Order() : Sort<Key>(problem, plan, at).order();
+  Order order;
+  if (problem.rows > 0) {
+    Sort<Key> sort(problem, plan, at);
+    const auto found = sort.read();
+    if (plan.has_buckets && !found.rise) {
+      HWY_DYNAMIC_DISPATCH(run_column)({problem, plan, at, table_should_stream(problem)});
+      return found.bad;
+    }
+    order = sort.order_of(found);
+  }
   Sweep sweep = make_sweep(problem, plan, at, order);
   find_long_runs(sweep);
   dispatch(sweep);
@@ -263,7 +265,6 @@ BadIndex run_with(const Problem& problem, const Plan& plan, Addresses at) {
 }  // namespace
 
 BadIndex run_cpu(const Problem& problem, const Plan& plan, const Addresses& at) {
-  if (plan.has_buckets) return run_by_buckets(problem, plan, at);
   return plan.wide ? run_with<int64_t>(problem, plan, at) : run_with<int32_t>(problem, plan, at);
 }
 

@@ -118,41 +118,11 @@ class Sort {
     }
   }
 
-  // The keys alone, in the order of the indices.
-  const Key* keys(BadIndex& bad) {
-    bad = read().bad;
-    return keys_[0];
-  }
-
-  Order order() {
-    Order out;
-    const Found found = read();
-    out.bad = found.bad;
-    size_t side = 0;
-    if (!found.rise) {
-      if (are_few()) {
-        sort_few();
-        side = 1;
-      } else {
-        for (int pass = 0; pass < plan_.passes; ++pass, side ^= 1) sort_digit(pass, side);
-      }
-      out.positions = Numbers(positions_[side]);
-    }
-    const Key* keys = keys_[side];
-    const Key* end = std::lower_bound(keys, keys + problem_.rows, Key(problem_.table_rows));
-    out.keys = Numbers(keys);
-    out.count = end - keys;
-    out.spare = keys_[side ^ 1];
-    return out;
-  }
-
- private:
-  // What reading the indices of a block, or all, finds.
+  // What reading the indices finds; the keys are then in the first buffer, as they came.
   struct Found {
     BadIndex bad;
     bool rise;  // no key is lower than the one before it
   };
-  // The indices become keys_[0].
   Found read() {
     std::array<Found, kMaxSortBlocks> blocks;  // as they come: few indices have one block
     const Key* keys = keys_[0];
@@ -176,6 +146,29 @@ class Sort {
     return all;
   }
 
+  Order order() { return order_of(read()); }
+  Order order_of(const Found& found) {
+    Order out;
+    out.bad = found.bad;
+    size_t side = 0;
+    if (!found.rise) {
+      if (are_few()) {
+        sort_few();
+        side = 1;
+      } else {
+        for (int pass = 0; pass < plan_.passes; ++pass, side ^= 1) sort_digit(pass, side);
+      }
+      out.positions = Numbers(positions_[side]);
+    }
+    const Key* keys = keys_[side];
+    const Key* end = std::lower_bound(keys, keys + problem_.rows, Key(problem_.table_rows));
+    out.keys = Numbers(keys);
+    out.count = end - keys;
+    out.spare = keys_[side ^ 1];
+    return out;
+  }
+
+ private:
   // Of few indices each one's place is how many others come before it: no branch, no counters of
   // digits to clear and to add up.
   static constexpr size_t kFew = 16;

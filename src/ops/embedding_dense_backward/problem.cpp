@@ -160,6 +160,8 @@ struct Call {
 
 }  // namespace
 
+static_assert(kMostBucketBlocks <= kMaxSortBlocks);
+
 Plan make_plan(const Problem& problem) {
   Plan plan;
   constexpr int64_t kNarrow = std::numeric_limits<int32_t>::max();

@@ -45,8 +45,8 @@ struct Plan {
   int passes = 1;           // of the sort
   int64_t sort_blocks = 1;  // blocks of positions
   int64_t sort_block = 0;   // positions in each but the last
-  // A table of one column and many indices: the sort stops at buckets of 2^bucket_bits table rows,
-  // each of which is summed at once (buckets-inl.h).
+  // A table of one column and many indices: unless those rise, the sort stops at buckets of
+  // 2^bucket_bits table rows, each of which is summed at once (buckets.h).
   bool has_buckets = false;
   int bucket_bits = 0;
   int64_t sweep_blocks = 1;  // blocks of table rows
@@ -55,7 +55,8 @@ struct Plan {
   RowOffsets dy_rows, dw_rows;
 
   // Bytes of workspace regions. A problem of few indices takes its scratch from the stack: all 0.
-  std::array<int64_t, 2> buffer_bytes{};  // keys and positions, moved from one to the other
+  // Keys and positions, moved from one to the other; or keys, and the records of buckets.
+  std::array<int64_t, 2> buffer_bytes{};
   int64_t histogram_bytes = 0;
 };
 Plan make_plan(const Problem& problem);

@@ -89,56 +89,49 @@ struct LongSum {
 // The sums of a bucket of several table rows, whose records come in any order of these.
 class BucketSums {
  public:
-  // `base`: the first table row. `spare`: room for a LongSum for each kSegment of the records.
-  BucketSums(const Record* records, int64_t count, int32_t base, int64_t table_rows, LongSum* spare)
-      : long_sums_(spare) {
-    std::fill_n(runs_, table_rows, Run{0.0f, 0});
+  // `base`: the first table row. `rows`: room for their sums, `spare`: for a LongSum for each
+  // kSegment of the records.
+  BucketSums(const Record* records, int64_t count, int32_t base, int64_t table_rows, RowSum* rows,
+             LongSum* spare)
+      : rows_(rows), long_sums_(spare) {
+    std::fill_n(rows, table_rows, RowSum{0.0f, 0, 0.0});
     for (int64_t i = 0; i < count; ++i) {
-      const auto row = static_cast<size_t>(records[i].key - base);
-      Run& run = runs_[row];
-      run.chain += records[i].dy;
-      if (++run.count % uint32_t{kChain} == 0) end_chain(row);
+      RowSum& row = rows[records[i].key - base];
+      row.chain += records[i].dy;
+      if (++row.count % uint32_t{kChain} == 0) end_chain(row);
     }
   }
 
-  float value(int64_t row, bool by_frequency) const {
-    const Run& run = runs_[row];
-    const auto count = int64_t{run.count};
-    if (count < kChainRows) return value_of_chain(run.chain, count, by_frequency);
-    double total = totals_[row];
+  float value(int64_t index, bool by_frequency) const {
+    const RowSum& row = rows_[index];
+    const auto count = int64_t{row.count};
+    if (count < kChainRows) return value_of_chain(row.chain, count, by_frequency);
+    double total = row.total;
     if (count >= kSegment) {
-      total = long_sums_[std::bit_cast<uint64_t>(total)].total(run.chain, count);
+      total = long_sums_[std::bit_cast<uint64_t>(total)].total(row.chain, count);
     } else if (count % kChainRows != 0) {
-      total += static_cast<double>(run.chain);
+      total += static_cast<double>(row.chain);
     }
     return value_of_total(total, count, by_frequency);
   }
 
  private:
-  struct Run {
-    float chain;  // that is not over
-    uint32_t count;
-  };
-
-  HWY_INLINE void end_chain(size_t row) {
-    Run& run = runs_[row];
-    const auto chain = static_cast<double>(run.chain);
-    run.chain = 0.0f;
-    double& total = totals_[row];
-    if (run.count > uint32_t{kSegment}) {
-      return long_sums_[std::bit_cast<uint64_t>(total)].add(chain, run.count);
+  HWY_INLINE void end_chain(RowSum& row) {
+    const auto chain = static_cast<double>(row.chain);
+    row.chain = 0.0f;
+    if (row.count > uint32_t{kSegment}) {
+      return long_sums_[std::bit_cast<uint64_t>(row.total)].add(chain, row.count);
     }
-    total = run.count == uint32_t{kChain} ? chain : total + chain;
-    if (run.count == uint32_t{kSegment}) {
-      new (long_sums_ + used_) LongSum{0.0, total, 0.0, total};
-      total = std::bit_cast<double>(used_++);
+    row.total = row.count == uint32_t{kChain} ? chain : row.total + chain;
+    if (row.count == uint32_t{kSegment}) {
+      new (long_sums_ + used_) LongSum{0.0, row.total, 0.0, row.total};
+      row.total = std::bit_cast<double>(used_++);
     }
   }
 
+  const RowSum* const rows_;
   LongSum* const long_sums_;
   uint64_t used_ = 0;
-  Run runs_[size_t{1} << kMostBucketBits];
-  double totals_[size_t{1} << kMostBucketBits];  // of a run of a segment: which LongSum it has
 };
 
 }  // namespace

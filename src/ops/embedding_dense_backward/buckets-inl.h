@@ -34,7 +34,7 @@ namespace {
 
 using namespace aclgrad::HWY_NAMESPACE;
 
-constexpr uint32_t kLineRecords = kLineBytes / sizeof(Record);
+static_assert(kLineRecords * sizeof(Record) == kLineBytes);
 static_assert(kLanes * sizeof(float) == kLineBytes);
 
 HWY_INLINE void stream_line(const Record* from, Record* to) {
@@ -85,7 +85,8 @@ inline void place_blocks(const OneColumn& column) {
 // Granite Rapids, a loop of 4 million records: 4.3 to 5.4 ns each, so 2.6; here 6.9 and 4.4).
 template <class RowOf>
 HWY_NOINLINE void move_block(const OneColumn& column, int64_t block, const RowOf& row_of) {
-  alignas(kLineBytes) Record waiting[size_t{kLineRecords} << kMostDigitBits];
+  constexpr auto kLine = static_cast<uint32_t>(kLineRecords);
+  auto* const waiting = static_cast<Record*>(column.scratch(block));
   uint32_t places[size_t{1} << kMostDigitBits];
   const size_t buckets = size_t{1} << column.plan.digit_bits;
   uint32_t* const firsts = column.places(block);
@@ -95,10 +96,9 @@ HWY_NOINLINE void move_block(const OneColumn& column, int64_t block, const RowOf
   const int shift = column.plan.bucket_bits;
   // What waits up to place `end`; other blocks have what lies before the first one.
   const auto copy_waiting = [&](size_t bucket, uint32_t end) {
-    const Record* line = waiting + bucket * kLineRecords;
-    for (uint32_t i = std::max(firsts[bucket], (end - 1) / kLineRecords * kLineRecords); i < end;
-         ++i) {
-      records[i] = line[i % kLineRecords];
+    const Record* line = waiting + bucket * kLine;
+    for (uint32_t i = std::max(firsts[bucket], (end - 1) / kLine * kLine); i < end; ++i) {
+      records[i] = line[i % kLine];
     }
   };
   const int64_t end = column.block_begin(block + 1);
@@ -106,17 +106,17 @@ HWY_NOINLINE void move_block(const OneColumn& column, int64_t block, const RowOf
     const int32_t key = keys[i];
     const auto bucket = static_cast<size_t>(key >> shift);
     const uint32_t place = places[bucket]++;
-    Record* const line = waiting + bucket * kLineRecords;
-    line[place % kLineRecords] = {key, row_of(i)};
-    if ((place + 1) % kLineRecords != 0) continue;
-    if (place + 1 - firsts[bucket] >= kLineRecords) {
-      stream_line(line, records + (place + 1 - kLineRecords));
+    Record* const line = waiting + bucket * kLine;
+    line[place % kLine] = {key, row_of(i)};
+    if ((place + 1) % kLine != 0) continue;
+    if (place + 1 - firsts[bucket] >= kLine) {
+      stream_line(line, records + (place + 1 - kLine));
     } else {
       copy_waiting(bucket, place + 1);
     }
   }
   for (size_t bucket = 0; bucket < buckets; ++bucket) {
-    if (places[bucket] % kLineRecords != 0) copy_waiting(bucket, places[bucket]);
+    if (places[bucket] % kLine != 0) copy_waiting(bucket, places[bucket]);
   }
   std::copy_n(places, buckets, firsts);
   hwy::FlushStream();
@@ -158,7 +158,7 @@ HWY_INLINE void write_values(const OneColumn& column, int64_t row, int64_t count
 }
 
 template <class TOut>
-HWY_NOINLINE void sum_bucket(const OneColumn& column, int64_t bucket) {
+HWY_NOINLINE void sum_bucket(const OneColumn& column, int64_t bucket, RowSum* scratch) {
   constexpr int64_t kValues = 256;
   alignas(64) float values[kValues];
   const bool by_frequency = column.problem.scale_by_frequency;
@@ -173,7 +173,7 @@ HWY_NOINLINE void sum_bucket(const OneColumn& column, int64_t bucket) {
   // Keys are no longer needed: this part of them has room for the sums of the longest runs.
   auto* const spare = static_cast<LongSum*>(column.spare(begin, alignof(LongSum)));
   BucketSums sums(records, end - begin, static_cast<int32_t>(row),
-                  int64_t{1} << column.plan.bucket_bits, spare);
+                  int64_t{1} << column.plan.bucket_bits, scratch, spare);
   const int64_t rows =
       std::min(int64_t{1} << column.plan.bucket_bits, column.problem.table_rows - row);
   for (int64_t first = 0; first < rows; first += kValues) {
@@ -184,13 +184,37 @@ HWY_NOINLINE void sum_bucket(const OneColumn& column, int64_t bucket) {
   if (column.stream) hwy::FlushStream();
 }
 
+// The bucket with which a task begins: tasks have as many records and table rows together, but
+// for a bucket that has more, which is not cut (with Zipf's indices the first one has up to half of
+// all records, which two threads do not feel).
+inline int64_t first_bucket(const OneColumn& column, int64_t task, int64_t tasks) {
+  const auto before = [&](int64_t bucket) {
+    const int64_t records = bucket == 0 ? 0 : column.bucket_end(bucket - 1);
+    return records + (bucket << column.plan.bucket_bits);
+  };
+  const int64_t buckets = column.buckets();
+  const int64_t target = before(buckets) * task / tasks;
+  int64_t low = 0;
+  int64_t high = buckets;
+  while (low < high) {
+    const int64_t middle = low + (high - low) / 2;
+    if (before(middle) < target) {
+      low = middle + 1;
+    } else {
+      high = middle;
+    }
+  }
+  return low;
+}
+
 template <class TOut>
 void sum_buckets(const OneColumn& column) {
-  const int64_t buckets = column.buckets();
-  const int64_t tasks = std::min(buckets, ceil_div(column.problem.rows, kTaskRecords));
+  const int64_t tasks = std::min(column.buckets(), column.plan.sort_blocks);  // have scratch
   parallel_blocks(tasks, [&](int64_t task) {
-    for (int64_t b = buckets * task / tasks; b < buckets * (task + 1) / tasks; ++b) {
-      sum_bucket<TOut>(column, b);
+    auto* const scratch = static_cast<RowSum*>(column.scratch(task));
+    const int64_t end = first_bucket(column, task + 1, tasks);
+    for (int64_t bucket = first_bucket(column, task, tasks); bucket < end; ++bucket) {
+      sum_bucket<TOut>(column, bucket, scratch);
     }
   });
 }

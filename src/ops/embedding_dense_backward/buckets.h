@@ -17,7 +17,7 @@
 namespace aclgrad::embedding_dense_backward {
 
 // Of 2048 buckets the next lines of eight records each, 128 KiB, wait in L2 while they are filled;
-// of 8192 table rows of one the sums, 128 KiB, too. Both are on the stack of a thread.
+// of 8192 table rows of one the sums, 128 KiB, too.
 inline constexpr int kMostDigitBits = 11;
 inline constexpr int kMostBucketBits = 13;
 
@@ -29,9 +29,6 @@ inline constexpr int64_t kLeastBucketBlock = 4096;
 inline constexpr int64_t kLeastBucketBlocks = 16;
 inline constexpr int64_t kMostBucketBlocks = 256;
 inline constexpr int64_t kLeastBucketed = kLeastBucketBlock * kLeastBucketBlocks;  // indices
-// Records that a task adds up in about 20 us, if table rows have equal shares: a bucket is not cut.
-// With Zipf's the first one has up to half of all records, which two threads do not feel.
-inline constexpr int64_t kTaskRecords = 8192;
 
 // Of so many indices: as many buckets as leave that share to as many blocks.
 constexpr int most_digit_bits(int64_t rows) {
@@ -58,6 +55,22 @@ struct Record {
   int32_t key;
   float dy;
 };
+inline constexpr int64_t kLineRecords = 8;  // of 64 bytes
+
+// What is known of a table row while its bucket is added up.
+struct RowSum {
+  float chain;  // that is not over
+  uint32_t count;
+  double total;  // of chains that are over; of a segment and more: which LongSum it has
+};
+
+// Bytes of scratch of a block of the sort, first for lines that are filled, later for sums: at most
+// 1 for each index and, where one has buckets of several rows, 8 for each table row.
+constexpr int64_t bucket_scratch(const Plan& plan) {
+  const int64_t lines = kLineRecords * static_cast<int64_t>(sizeof(Record)) << plan.digit_bits;
+  const int64_t sums = static_cast<int64_t>(sizeof(RowSum)) << plan.bucket_bits;
+  return std::max(lines, sums);
+}
 
 // One call as the kernels see it. `at.buffers`: of keys, and of records.
 struct OneColumn {
@@ -71,6 +84,9 @@ struct OneColumn {
   void* spare(int64_t begin, size_t alignment) const {
     const auto address = reinterpret_cast<uintptr_t>(static_cast<int32_t*>(at.buffers[0]) + begin);
     return reinterpret_cast<void*>((address + alignment - 1) / alignment * alignment);
+  }
+  void* scratch(int64_t block) const {
+    return static_cast<std::byte*>(at.bucket_scratch) + block * bucket_scratch(plan);
   }
   Record* records() const { return static_cast<Record*>(at.buffers[1]); }
   // Of a block of the sort: how many records each bucket gets from it, then where they go.

@@ -131,7 +131,7 @@ struct Call {
   Problem problem;
   Plan plan;
   int dy, indices, dw;
-  int first_buffer, second_buffer, histograms;
+  int first_buffer, second_buffer, histograms, bucket_scratch;
 
   Addresses addresses(const Run& run) const {
     Addresses at;
@@ -140,6 +140,7 @@ struct Call {
     at.dw = run.address(dw);
     at.buffers = {run.region(first_buffer), run.region(second_buffer)};
     at.histograms = run.region(histograms);
+    at.bucket_scratch = run.region(bucket_scratch);
     return at;
   }
   void operator()(const Run& run) const {
@@ -190,6 +191,7 @@ Plan make_plan(const Problem& problem) {
     plan.buffer_bytes[0] = saturating_product({problem.rows, number, plan.passes > 1 ? 2 : 1});
     plan.buffer_bytes[1] = saturating_product({problem.rows, number, 2});
     plan.histogram_bytes = (plan.sort_blocks << plan.digit_bits) * number;
+    if (plan.has_buckets) plan.bucket_bytes = plan.sort_blocks * bucket_scratch(plan);
   }
   return plan;
 }
@@ -221,6 +223,7 @@ Status parse(const Arguments& arguments, Launch& launch) {
   call.first_buffer = launch.book(call.plan.buffer_bytes[0]);
   call.second_buffer = launch.book(call.plan.buffer_bytes[1]);
   call.histograms = launch.book(call.plan.histogram_bytes);
+  call.bucket_scratch = launch.book(call.plan.bucket_bytes);
   launch.run(call);
   return kOk;
 }

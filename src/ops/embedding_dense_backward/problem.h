@@ -58,6 +58,7 @@ struct Plan {
   // Keys and positions, moved from one to the other; or keys, and the records of buckets.
   std::array<int64_t, 2> buffer_bytes{};
   int64_t histogram_bytes = 0;
+  int64_t bucket_bytes = 0;  // scratch of all blocks of the sort
 };
 Plan make_plan(const Problem& problem);
 
@@ -67,6 +68,7 @@ struct Addresses {
   void* dw = nullptr;
   std::array<void*, 2> buffers{};
   void* histograms = nullptr;
+  void* bucket_scratch = nullptr;
 };
 
 // The bad index of the lowest position; position -1: all are good.

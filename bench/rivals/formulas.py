@@ -63,8 +63,10 @@ def embedding(dtype, text):
     w, indices = normal((rows, cols), dtype), indices_of(count, rows, options)
     out = torch.empty(count, cols, dtype=dtype, device=DEVICE)
     bags = torch.arange(count + 1, device=DEVICE)  # of one row each
+    every_column = indices[:, None].expand(-1, cols)
     return ({"embedding": lambda: [torch.embedding(w, indices)],
              "index_select, out given": lambda: [torch.index_select(w, 0, indices, out=out)],
+             "gather": lambda: [torch.gather(w, 0, every_column)],
              "embedding_bag of single rows": lambda: [
                  aten.embedding_bag(w, indices, bags, False, 0, False, None, True)[0]]},
             {"rows by index": (lambda w, indices: [w[indices]], (w, indices))})
@@ -95,6 +97,14 @@ def embedding_dense_backward(dtype, text):
         return [aten.embedding_dense_backward(dy, indices, rows, -1, by_freq)]
 
     ways["embedding_bag of sorted rows"] = sorted_bags
+    every_column = indices[:, None].expand(-1, cols)
+    if by_freq:
+        ways["scatter_reduce_ mean"] = lambda: [
+            torch.zeros(rows, cols, dtype=dtype, device=DEVICE).scatter_reduce_(
+                0, every_column, dy, "mean", include_self=False)]
+    else:
+        ways["scatter_add_"] = lambda: [
+            torch.zeros(rows, cols, dtype=dtype, device=DEVICE).scatter_add_(0, every_column, dy)]
     formulas = {"embedding_dense_backward": (formula, (dy, indices))}
     if rows <= MOST_ONE_HOT and not by_freq:
         ways["one-hot indices @ dy"] = lambda: one_hot(dy, indices)

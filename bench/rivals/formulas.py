@@ -76,11 +76,10 @@ def embedding_dense_backward(dtype, text):
     (count, rows, cols), options = parts(text)
     dy, indices = normal((count, cols), dtype), indices_of(count, rows, options)
     by_freq = "freq" in options
-    ways = {"embedding_dense_backward": lambda: [
-        aten.embedding_dense_backward(dy, indices, rows, -1, by_freq)]}
-    if not by_freq:
-        ways["index_add_"] = lambda: [
-            torch.zeros(rows, cols, dtype=dtype, device=DEVICE).index_add_(0, indices, dy)]
+    every_column = indices[:, None].expand(-1, cols)
+
+    def zeros():
+        return torch.zeros(rows, cols, dtype=dtype, device=DEVICE)
 
     def sorted_bags():
         ordered, order = torch.sort(indices)
@@ -96,17 +95,16 @@ def embedding_dense_backward(dtype, text):
     def formula(dy, indices):
         return [aten.embedding_dense_backward(dy, indices, rows, -1, by_freq)]
 
-    ways["embedding_bag of sorted rows"] = sorted_bags
-    every_column = indices[:, None].expand(-1, cols)
+    ways = {"embedding_dense_backward": lambda: formula(dy, indices),
+            "embedding_bag of sorted rows": sorted_bags}
+    formulas = {"embedding_dense_backward": (formula, (dy, indices))}
     if by_freq:
         ways["scatter_reduce_ mean"] = lambda: [
-            torch.zeros(rows, cols, dtype=dtype, device=DEVICE).scatter_reduce_(
-                0, every_column, dy, "mean", include_self=False)]
-    else:
-        ways["scatter_add_"] = lambda: [
-            torch.zeros(rows, cols, dtype=dtype, device=DEVICE).scatter_add_(0, every_column, dy)]
-    formulas = {"embedding_dense_backward": (formula, (dy, indices))}
-    if rows <= MOST_ONE_HOT and not by_freq:
+            zeros().scatter_reduce_(0, every_column, dy, "mean", include_self=False)]
+        return ways, formulas
+    ways["index_add_"] = lambda: [zeros().index_add_(0, indices, dy)]
+    ways["scatter_add_"] = lambda: [zeros().scatter_add_(0, every_column, dy)]
+    if rows <= MOST_ONE_HOT:
         ways["one-hot indices @ dy"] = lambda: one_hot(dy, indices)
         formulas["one-hot indices @ dy"] = (one_hot, (dy, indices))
     return ways, formulas

@@ -122,12 +122,26 @@ void finish(const Job& job, const Block<T>& block, const double* totals, int64_t
   write_totals(job, totals, count, block.out + begin);
 }
 
+// Where prefetches are dropped, rows of up to so many bytes are followed by the hardware, if each
+// of their loads is one instruction (Loop::kRolled); asked for what lies 4 KiB ahead it loses them.
+// One core of Zen 4, time without: bf16 of 18 to 64 columns 0.66 to 0.78, in groups of 12 rows 0.73
+// to 1.08, of 40 rows 0.61 to 0.85; FP32 of 18 columns 0.72, of 24 to 32 0.97 to 1.08, in groups of
+// 40 rows 0.93; longer rows 0.93 to 1.6.
+constexpr int64_t kMostFollowed = 128;
+
+// Left to itself, g++ unrolls the loop over a chain's rows for two and three vectors, so that each
+// row has loads, and a stride, of its own to follow. One core of Zen 4, time rolled: FP32 of 24 to
+// 48 columns 0.63 to 0.83, of 18 columns 0.95, bf16 0.95 to 1.04. Where a vector is two registers
+// only rows whose last one is skipped gain by that (two cores of Zen 1, times as fast: 18 columns
+// bf16 1.20, f16 1.11, 24 1.14, 1.09, f32 1.04, 40 1.1, 1.07, 1.07; whole vectors 0.9 to 1.0).
+enum class Loop : uint8_t { kAsCompiled, kRolled };
+
 // The sums of N vectors down the rows of a chain. The last vector begins at column `last`, maybe
 // within the one before it, which has its first kSkipped parts. What lies `next` elements further
-// on is fetched.
-template <size_t N, size_t kSkipped, class T>
+// on is fetched, if `fetches`.
+template <Loop kLoop, size_t N, size_t kSkipped, class T>
 HWY_INLINE void sum_chain(const T* from, int64_t stride, int64_t rows, int64_t last, int64_t next,
-                          F32x16 (&sum)[N]) {
+                          bool fetches, F32x16 (&sum)[N]) {
   for (size_t k = 0; k < N; ++k) sum[k] = zero16();  // so that a sum of nothing but -0 is +0
   const auto add_row = [&]() ACLGRAD_INLINED {
     for (size_t k = 0; k + 1 < N; ++k) sum[k] = add(sum[k], load16(from + k * kLanes));
@@ -135,22 +149,19 @@ HWY_INLINE void sum_chain(const T* from, int64_t stride, int64_t rows, int64_t l
       VecF32& of_last = sum[N - 1].part[part];
       of_last = hn::Add(of_last, load_part(from + last + part * kPartLanes));
     }
-    fetch<N>(from + next);
+    if (fetches) fetch<N>(from + next);
     from += stride;
   };
-  if constexpr (kSkipped == 0) {
+  if constexpr (kLoop == Loop::kAsCompiled) {
     for (int64_t row = 0; row < rows; ++row) add_row();
   } else {
-    // Unrolled, each row has loads and a stride of its own to follow (two cores of Zen 1, times as
-    // fast: 18 columns bf16 1.20, f16 1.11, 24 1.14, 1.09, f32 1.04, 40 1.1, 1.07, 1.07; whole
-    // vectors 0.9 to 1.0).
 #pragma GCC unroll 1
     for (int64_t row = 0; row < rows; ++row) add_row();
   }
 }
 
 // A block whose sums fit registers: rows of N vectors, the last of which begins at column `last`.
-template <size_t N, size_t kSkipped, class T>
+template <Loop kLoop, size_t N, size_t kSkipped, class T>
 void sum_in_registers(const Job& job, const Block<T>& block, int64_t last) {
   const int64_t stride = job.problem.row_stride();
   const bool streaming = job.streaming && !block.staged;
@@ -161,14 +172,17 @@ void sum_in_registers(const Job& job, const Block<T>& block, int64_t last) {
     const int64_t rows = std::max(int64_t{1}, bytes_ahead() / kSize / apart);
     next = block.rows <= rows ? next_block(job, block) : rows * stride;
   }
+  const bool fetches =
+      kParts > 1 || kLoop == Loop::kAsCompiled || job.problem.cols * kSize > kMostFollowed;
   F32x16 sum[N];
   if (is_one_chain(block)) {
-    sum_chain<N, kSkipped>(block.first, stride, block.rows, last, next, sum);
+    sum_chain<kLoop, N, kSkipped>(block.first, stride, block.rows, last, next, fetches, sum);
   } else {
     alignas(64) double totals[N * kLanes] = {};
     for (int64_t row = 0; row < block.rows; row += kChainRows) {
-      sum_chain<N, kSkipped>(block.first + row * stride, stride,
-                             std::min(kChainRows, block.rows - row), last, next, sum);
+      sum_chain<kLoop, N, kSkipped>(block.first + row * stride, stride,
+                                    std::min(kChainRows, block.rows - row), last, next, fetches,
+                                    sum);
       for (size_t k = 0; k + 1 < N; ++k) add_to(totals + k * kLanes, sum[k]);
       add_to<kSkipped>(totals + (N - 1) * kLanes, sum[N - 1]);
     }
@@ -199,9 +213,11 @@ void sum_in_registers(const Job& job, const Block<T>& block) {
     constexpr size_t kVectors = more + 2;
     if (vectors != static_cast<int64_t>(kVectors)) return;
     if constexpr (kMaySkip) {
-      if (skips) return sum_in_registers<kVectors, 1>(job, block, last);
+      if (skips) return sum_in_registers<Loop::kRolled, kVectors, 1>(job, block, last);
+    } else {
+      if (kDropsPrefetches) return sum_in_registers<Loop::kRolled, kVectors, 0>(job, block, last);
     }
-    sum_in_registers<kVectors, 0>(job, block, last);
+    sum_in_registers<Loop::kAsCompiled, kVectors, 0>(job, block, last);
   });
 }
 

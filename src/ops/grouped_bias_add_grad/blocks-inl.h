@@ -214,7 +214,7 @@ void sum_in_registers(const Job& job, const Block<T>& block) {
     if (vectors != static_cast<int64_t>(kVectors)) return;
     if constexpr (kMaySkip) {
       if (skips) return sum_in_registers<Loop::kRolled, kVectors, 1>(job, block, last);
-    } else {
+    } else if constexpr (kParts == 1) {
       if (kDropsPrefetches) return sum_in_registers<Loop::kRolled, kVectors, 0>(job, block, last);
     }
     sum_in_registers<Loop::kAsCompiled, kVectors, 0>(job, block, last);

@@ -10,6 +10,7 @@
 #include <exception>
 #include <fstream>
 #include <functional>
+#include <iterator>
 #include <memory>
 #include <queue>
 #include <stdexcept>
@@ -86,8 +87,9 @@ void take_faster(double whole, Parts& parts) {
     for (const double seconds : loop) alone -= seconds;
   }
   // A kernel that tries two ways (kernels/cpu/faster_way.h) may cut each call otherwise.
-  if (parts.loops.empty() || !are_cut_alike(parts)) {
-    if (parts.loops.empty() || whole < parts.fastest) parts = {whole, loops(), alone};
+  const bool is_first = parts.fastest == 0;
+  if (is_first || !are_cut_alike(parts)) {
+    if (is_first || whole < parts.fastest) parts = {whole, loops(), alone};
     return;
   }
   parts.fastest = std::min(parts.fastest, whole);
@@ -109,16 +111,16 @@ double with_cores(const Parts& parts, int64_t cores) {
 struct Division {
   size_t blocks = 0;
   double longest = 0;   // of them, in seconds
-  double speed_up = 0;  // beside one core
+  double speed_up = 0;  // beside one core that does the same blocks
 };
 
-Division divide(const Parts& parts, int64_t cores, double whole) {
+Division divide(const Parts& parts, int64_t cores) {
   Division division;
   for (const std::vector<double>& loop : parts.loops) {
     division.blocks += loop.size();
     for (const double seconds : loop) division.longest = std::max(division.longest, seconds);
   }
-  division.speed_up = whole / with_cores(parts, cores);
+  division.speed_up = with_cores(parts, 1) / with_cores(parts, cores);
   return division;
 }
 
@@ -142,7 +144,8 @@ class Table {
     csv_ << std::endl;
   }
 
-  void begin(const std::string& problem, const Parts& parts, double whole) {
+  void begin(const std::string& problem, const Parts& parts) {
+    const double whole = with_cores(parts, 1);
     std::printf("%-52s %6zu %10.1f %7.1f", problem.c_str(), parts.loops.size(), whole * 1e6,
                 parts.alone * 1e6);
     if (!csv_.is_open()) return;
@@ -156,7 +159,9 @@ class Table {
   }
   void end() {
     std::printf("\n");
-    if (csv_.is_open()) csv_ << std::endl;
+    if (!csv_.is_open()) return;
+    csv_ << std::endl;
+    if (!csv_) throw std::runtime_error("the file cannot be written to its end");
   }
 
  private:
@@ -176,7 +181,6 @@ Parts measure(Subject& subject) {
 }
 
 void run(const Job& job, Table& table) {
-  double whole = 0;
   for (const int cores : kCores) {
     aclgrad_use_threads(cores);
     // Anew: phase one keeps the plan of tensors that it has seen before, cut for other threads.
@@ -185,13 +189,33 @@ void run(const Job& job, Table& table) {
     subject.make_copies(copies);
     for (auto copy = copies; copy > 0; --copy) subject.call();  // so that each is planned
     const Parts parts = measure(subject);
-    if (cores == kCores[0]) {
-      whole = with_cores(parts, 1);
-      table.begin(job.name(), parts, whole);
-    }
-    table.add(divide(parts, cores, whole));
+    if (cores == kCores[0]) table.begin(job.name(), parts);
+    table.add(divide(parts, cores));
   }
   table.end();
+}
+
+// The default problems whose names begin with one of these; all where there are none.
+std::vector<std::string> wanted(const std::vector<std::string>& beginnings) {
+  std::vector<std::string> names, found;
+  for (const Operator& op : operators()) {
+    for (const std::string& problem : op.defaults) names.push_back(op.name + "/" + problem);
+  }
+  if (beginnings.empty()) return names;
+  const auto begins = [](const std::string& name, const std::string& beginning) {
+    return name.rfind(beginning, 0) == 0;
+  };
+  for (const std::string& beginning : beginnings) {
+    if (std::none_of(names.begin(), names.end(),
+                     [&](const std::string& name) { return begins(name, beginning); })) {
+      throw std::runtime_error("no default problem begins with " + beginning);
+    }
+  }
+  std::copy_if(names.begin(), names.end(), std::back_inserter(found), [&](const auto& name) {
+    return std::any_of(beginnings.begin(), beginnings.end(),
+                       [&](const auto& beginning) { return begins(name, beginning); });
+  });
+  return found;
 }
 
 }  // namespace
@@ -216,28 +240,18 @@ extern "C" void aclgrad_parallel(int64_t blocks, void (*body)(void* context, int
 
 int main(int argc, char** argv) {
   try {
-    if (aclrtSetDevice(0) != ACL_SUCCESS) throw std::runtime_error("no device");
     std::vector<std::string> beginnings(argv + 1, argv + argc);
     std::string csv;
-    if (!beginnings.empty() && beginnings[0] == "--csv") {
-      if (beginnings.size() == 1) throw std::runtime_error("--csv needs a file");
-      csv = beginnings[1];
-      beginnings.erase(beginnings.begin(), beginnings.begin() + 2);
+    const auto option = std::find(beginnings.begin(), beginnings.end(), "--csv");
+    if (option != beginnings.end()) {
+      if (option + 1 == beginnings.end()) throw std::runtime_error("--csv needs a file");
+      csv = option[1];
+      beginnings.erase(option, option + 2);
     }
+    const std::vector<std::string> problems = wanted(beginnings);  // before the file is written
+    if (aclrtSetDevice(0) != ACL_SUCCESS) throw std::runtime_error("no device");
     Table table(csv);
-    size_t shown = 0;
-    for (const Operator& op : operators()) {
-      for (const std::string& problem : op.defaults) {
-        const std::string name = op.name + "/" + problem;
-        const bool wanted = std::any_of(
-            beginnings.begin(), beginnings.end(),
-            [&](const std::string& beginning) { return name.rfind(beginning, 0) == 0; });
-        if (!beginnings.empty() && !wanted) continue;
-        run(parse_job(name), table);
-        ++shown;
-      }
-    }
-    if (shown == 0) throw std::runtime_error("no default problem begins so");
+    for (const std::string& problem : problems) run(parse_job(problem), table);
     return 0;
   } catch (const std::exception& error) {
     std::fprintf(stderr, "aclgrad_cores: %s\n", error.what());

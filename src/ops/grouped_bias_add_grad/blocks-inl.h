@@ -122,26 +122,28 @@ void finish(const Job& job, const Block<T>& block, const double* totals, int64_t
   write_totals(job, totals, count, block.out + begin);
 }
 
-// Where prefetches are dropped, rows of up to so many bytes are followed by the hardware, if each
-// of their loads is one instruction (Loop::kRolled); asked for what lies 4 KiB ahead it loses them.
-// One core of Zen 4, time without: bf16 of 18 to 64 columns 0.66 to 0.78, in groups of 12 rows 0.73
-// to 1.08, of 40 rows 0.61 to 0.85; FP32 of 18 columns 0.72, of 24 to 32 0.97 to 1.08, in groups of
-// 40 rows 0.93; longer rows 0.93 to 1.6.
-constexpr int64_t kMostFollowed = 128;
+// Where prefetches are dropped, rows without gaps of up to so many bytes are followed by the
+// hardware, if each of their loads is one instruction (Loop::kRolled); asked for what lies 4 KiB
+// ahead it loses them. One core of Zen 4, time without: bf16 of 18 to 64 columns 0.66 to 0.78, in
+// groups of 12 rows 0.73 to 1.08, of 40 rows 0.61 to 0.85; FP32 of 18 columns 0.72, of 24 0.96 to
+// 1.02, of 31 1.03, of 32 1.02, in groups of 12 rows 1.6 to 1.8.
+template <class T>
+constexpr int64_t kMostFollowed = sizeof(T) == sizeof(float) ? 96 : 128;
 
 // Left to itself, g++ unrolls the loop over a chain's rows for two and three vectors, so that each
 // row has loads, and a stride, of its own to follow. One core of Zen 4, time rolled: FP32 of 24 to
-// 48 columns 0.63 to 0.83, of 18 columns 0.95, bf16 0.95 to 1.04. Where a vector is two registers
-// only rows whose last one is skipped gain by that (two cores of Zen 1, times as fast: 18 columns
-// bf16 1.20, f16 1.11, 24 1.14, 1.09, f32 1.04, 40 1.1, 1.07, 1.07; whole vectors 0.9 to 1.0).
+// 48 columns 0.63 to 0.83, of 18 columns 0.95, bf16 0.95 to 1.04; with gaps, in groups of 12 rows,
+// 1.3 to 1.8. Where a vector is two registers only rows whose last one is skipped gain by that (two
+// cores of Zen 1, times as fast: 18 columns bf16 1.20, f16 1.11, 24 1.14, 1.09, f32 1.04, 40 1.1,
+// 1.07, 1.07; whole vectors 0.9 to 1.0).
 enum class Loop : uint8_t { kAsCompiled, kRolled };
 
 // The sums of N vectors down the rows of a chain. The last vector begins at column `last`, maybe
 // within the one before it, which has its first kSkipped parts. What lies `next` elements further
-// on is fetched, if `fetches`.
+// on is fetched; rolled, 0: nothing.
 template <Loop kLoop, size_t N, size_t kSkipped, class T>
 HWY_INLINE void sum_chain(const T* from, int64_t stride, int64_t rows, int64_t last, int64_t next,
-                          bool fetches, F32x16 (&sum)[N]) {
+                          F32x16 (&sum)[N]) {
   for (size_t k = 0; k < N; ++k) sum[k] = zero16();  // so that a sum of nothing but -0 is +0
   const auto add_row = [&]() ACLGRAD_INLINED {
     for (size_t k = 0; k + 1 < N; ++k) sum[k] = add(sum[k], load16(from + k * kLanes));
@@ -149,7 +151,7 @@ HWY_INLINE void sum_chain(const T* from, int64_t stride, int64_t rows, int64_t l
       VecF32& of_last = sum[N - 1].part[part];
       of_last = hn::Add(of_last, load_part(from + last + part * kPartLanes));
     }
-    if (fetches) fetch<N>(from + next);
+    if (kLoop == Loop::kAsCompiled || next != 0) fetch<N>(from + next);
     from += stride;
   };
   if constexpr (kLoop == Loop::kAsCompiled) {
@@ -172,17 +174,16 @@ void sum_in_registers(const Job& job, const Block<T>& block, int64_t last) {
     const int64_t rows = std::max(int64_t{1}, bytes_ahead() / kSize / apart);
     next = block.rows <= rows ? next_block(job, block) : rows * stride;
   }
-  const bool fetches =
-      kParts > 1 || kLoop == Loop::kAsCompiled || job.problem.cols * kSize > kMostFollowed;
+  constexpr bool kMayFollow = kParts == 1 && kLoop == Loop::kRolled;
+  if (kMayFollow && job.problem.cols * kSize <= kMostFollowed<T>) next = 0;
   F32x16 sum[N];
   if (is_one_chain(block)) {
-    sum_chain<kLoop, N, kSkipped>(block.first, stride, block.rows, last, next, fetches, sum);
+    sum_chain<kLoop, N, kSkipped>(block.first, stride, block.rows, last, next, sum);
   } else {
     alignas(64) double totals[N * kLanes] = {};
     for (int64_t row = 0; row < block.rows; row += kChainRows) {
       sum_chain<kLoop, N, kSkipped>(block.first + row * stride, stride,
-                                    std::min(kChainRows, block.rows - row), last, next, fetches,
-                                    sum);
+                                    std::min(kChainRows, block.rows - row), last, next, sum);
       for (size_t k = 0; k + 1 < N; ++k) add_to(totals + k * kLanes, sum[k]);
       add_to<kSkipped>(totals + (N - 1) * kLanes, sum[N - 1]);
     }
@@ -215,7 +216,9 @@ void sum_in_registers(const Job& job, const Block<T>& block) {
     if constexpr (kMaySkip) {
       if (skips) return sum_in_registers<Loop::kRolled, kVectors, 1>(job, block, last);
     } else if constexpr (kParts == 1) {
-      if (kDropsPrefetches) return sum_in_registers<Loop::kRolled, kVectors, 0>(job, block, last);
+      if (kDropsPrefetches && job.dense) {
+        return sum_in_registers<Loop::kRolled, kVectors, 0>(job, block, last);
+      }
     }
     sum_in_registers<Loop::kAsCompiled, kVectors, 0>(job, block, last);
   });

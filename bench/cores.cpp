@@ -10,7 +10,6 @@
 #include <exception>
 #include <fstream>
 #include <functional>
-#include <iterator>
 #include <memory>
 #include <queue>
 #include <stdexcept>
@@ -202,19 +201,16 @@ std::vector<std::string> wanted(const std::vector<std::string>& beginnings) {
     for (const std::string& problem : op.defaults) names.push_back(op.name + "/" + problem);
   }
   if (beginnings.empty()) return names;
-  const auto begins = [](const std::string& name, const std::string& beginning) {
-    return name.rfind(beginning, 0) == 0;
-  };
   for (const std::string& beginning : beginnings) {
-    if (std::none_of(names.begin(), names.end(),
-                     [&](const std::string& name) { return begins(name, beginning); })) {
+    const auto begins = [&](const std::string& name) { return name.starts_with(beginning); };
+    if (std::none_of(names.begin(), names.end(), begins)) {
       throw std::runtime_error("no default problem begins with " + beginning);
     }
   }
-  std::copy_if(names.begin(), names.end(), std::back_inserter(found), [&](const auto& name) {
-    return std::any_of(beginnings.begin(), beginnings.end(),
-                       [&](const auto& beginning) { return begins(name, beginning); });
-  });
+  for (const std::string& name : names) {
+    const auto begins = [&](const std::string& beginning) { return name.starts_with(beginning); };
+    if (std::any_of(beginnings.begin(), beginnings.end(), begins)) found.push_back(name);
+  }
   return found;
 }
 

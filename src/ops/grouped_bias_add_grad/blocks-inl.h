@@ -151,6 +151,7 @@ HWY_INLINE void sum_chain(const T* from, int64_t stride, int64_t rows, int64_t l
       VecF32& of_last = sum[N - 1].part[part];
       of_last = hn::Add(of_last, load_part(from + last + part * kPartLanes));
     }
+    // Only rolled: the question alone keeps g++ from unrolling, which rows with gaps need.
     if (kLoop == Loop::kAsCompiled || next != 0) fetch<N>(from + next);
     from += stride;
   };

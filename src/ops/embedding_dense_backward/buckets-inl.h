@@ -22,10 +22,9 @@
 #include "kernels/cpu/lanes-inl.h"
 #include "kernels/cpu/parallel.h"
 #include "kernels/cpu/rows.h"
-#include "ops/embedding_dense_backward/bucket_sums-inl.h"
 #include "ops/embedding_dense_backward/buckets.h"
+#include "ops/embedding_dense_backward/one_column-inl.h"
 #include "ops/embedding_dense_backward/sweep.h"
-#include "ops/embedding_dense_backward/table_rows-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace aclgrad::embedding_dense_backward {
@@ -45,15 +44,7 @@ HWY_INLINE void stream_line(const Record* from, Record* to) {
   }
 }
 
-// Of any alignment.
-template <class T>
-HWY_INLINE float float_at(const T* p) {
-  T value;
-  std::memcpy(&value, p, sizeof(T));
-  return to_float(value);
-}
-
-inline void count_block(const OneColumn& column, int64_t block) {
+inline void count_block(const Buckets& column, int64_t block) {
   // Here first: the counters of blocks share lines.
   uint32_t counts[size_t{1} << kMostDigitBits];
   const size_t buckets = size_t{1} << column.plan.digit_bits;
@@ -66,7 +57,7 @@ inline void count_block(const OneColumn& column, int64_t block) {
 }
 
 // Counts become the place of a block's first record in each bucket.
-inline void place_blocks(const OneColumn& column) {
+inline void place_blocks(const Buckets& column) {
   const size_t buckets = size_t{1} << column.plan.digit_bits;
   uint32_t next[size_t{1} << kMostDigitBits] = {};
   for (int64_t block = 0; block < column.plan.sort_blocks; ++block) {
@@ -84,7 +75,7 @@ inline void place_blocks(const OneColumn& column) {
 // would fetch its line first, and from 1000 buckets on most of them from behind L1 (one core of
 // Granite Rapids, a loop of 4 million records: 4.3 to 5.4 ns each, so 2.6; here 6.9 and 4.4).
 template <class RowOf>
-HWY_NOINLINE void move_block(const OneColumn& column, int64_t block, const RowOf& row_of) {
+HWY_NOINLINE void move_block(const Buckets& column, int64_t block, const RowOf& row_of) {
   constexpr auto kLine = static_cast<uint32_t>(kLineRecords);
   auto* const waiting = static_cast<Record*>(column.scratch(block));
   uint32_t places[size_t{1} << kMostDigitBits];
@@ -123,7 +114,7 @@ HWY_NOINLINE void move_block(const OneColumn& column, int64_t block, const RowOf
 }
 
 template <class T>
-void fill_buckets(const OneColumn& column) {
+void fill_buckets(const Buckets& column) {
   const int64_t blocks = column.plan.sort_blocks;
   parallel_blocks(blocks, [&](int64_t block) { count_block(column, block); });
   place_blocks(column);
@@ -139,55 +130,56 @@ void fill_buckets(const OneColumn& column) {
   }
 }
 
-// Rows [row, row + count) of dw; `values` has whole vectors.
-template <class TOut>
-HWY_INLINE void write_values(const OneColumn& column, int64_t row, int64_t count,
-                             const float* values) {
-  TOut* const dw = static_cast<TOut*>(column.at.dw);
-  const RowOffsets& rows = column.plan.dw_rows;
-  if (rows.stride() == 1) {
-    TOut* const out = dw + row;
-    const Columns whole{0, static_cast<size_t>(count)};
-    const Columns streamed = streamed_columns(column.stream, out, whole);
-    for (size_t at = 0; at < whole.last; at += kLanes) {
-      put(load16(values + at), out, at, std::min(whole.last - at, kLanes), streamed);
-    }
-    return;
+HWY_INLINE float sum_chain_of(const Record* records, int64_t count) {
+  float sum = 0.0f;
+  for (int64_t i = 0; i < count; ++i) sum += records[i].dy;
+  return sum;
+}
+HWY_INLINE double sum_segment_of(const Record* records, int64_t count) {
+  double total = 0.0;
+  for (; count >= int64_t{kChain}; records += int64_t{kChain}, count -= int64_t{kChain}) {
+    total += static_cast<double>(sum_chain_of(records, int64_t{kChain}));
   }
-  for (int64_t i = 0; i < count; ++i) store_first(set16(values[i]), dw + rows(row + i), 1);
+  return count == 0 ? total : total + static_cast<double>(sum_chain_of(records, count));
+}
+// A run whose records follow each other.
+HWY_INLINE float sum_run_of(const Record* records, int64_t count, bool by_frequency) {
+  if (count <= int64_t{kChain}) {
+    return value_of_chain(sum_chain_of(records, count), count, by_frequency);
+  }
+  const int64_t segments = segments_of(count, 1);
+  double total = 0.0;
+  int64_t begin = 0;
+  for (int64_t segment = 1; segment < segments; ++segment, begin += kColumnSegment) {
+    total += sum_segment_of(records + begin, kColumnSegment);
+  }
+  total += sum_segment_of(records + begin, count - begin);
+  return value_of_total(total, count, by_frequency);
 }
 
 template <class TOut>
-HWY_NOINLINE void sum_bucket(const OneColumn& column, int64_t bucket, RowSum* scratch) {
-  constexpr int64_t kValues = 256;
-  alignas(64) float values[kValues];
-  const bool by_frequency = column.problem.scale_by_frequency;
+HWY_NOINLINE void sum_bucket(const Buckets& column, int64_t bucket, RowSum* scratch) {
   const int64_t begin = bucket == 0 ? 0 : column.bucket_end(bucket - 1);
   const int64_t end = column.bucket_end(bucket);
   const Record* const records = column.records() + begin;
   const int64_t row = bucket << column.plan.bucket_bits;
   if (column.plan.bucket_bits == 0) {
-    values[0] = sum_run_of(records, end - begin, by_frequency);
+    alignas(64) float values[kLanes] = {};
+    values[0] = sum_run_of(records, end - begin, column.problem.scale_by_frequency);
     return write_values<TOut>(column, row, 1, values);
   }
   // Keys are no longer needed: this part of them has room for the sums of the longest runs.
   auto* const spare = static_cast<LongSum*>(column.spare(begin, alignof(LongSum)));
-  BucketSums sums(records, end - begin, static_cast<int32_t>(row),
-                  int64_t{1} << column.plan.bucket_bits, scratch, spare);
-  const int64_t rows =
-      std::min(int64_t{1} << column.plan.bucket_bits, column.problem.table_rows - row);
-  for (int64_t first = 0; first < rows; first += kValues) {
-    const int64_t count = std::min(kValues, rows - first);
-    for (int64_t i = 0; i < count; ++i) values[i] = sums.value(first + i, by_frequency);
-    write_values<TOut>(column, row + first, count, values);
-  }
-  if (column.stream) hwy::FlushStream();
+  const int64_t rows = int64_t{1} << column.plan.bucket_bits;
+  RowSums sums(scratch, rows, spare);
+  for (int64_t i = 0; i < end - begin; ++i) sums.add(records[i].key - row, records[i].dy);
+  write_sums<TOut>(column, row, std::min(rows, column.problem.table_rows - row), sums);
 }
 
 // The bucket with which a task begins: tasks have as many records and table rows together, but
 // for a bucket that has more, which is not cut (with Zipf's indices the first one has up to half of
 // all records, which two threads do not feel).
-inline int64_t first_bucket(const OneColumn& column, int64_t task, int64_t tasks) {
+inline int64_t first_bucket(const Buckets& column, int64_t task, int64_t tasks) {
   const auto before = [&](int64_t bucket) {
     const int64_t records = bucket == 0 ? 0 : column.bucket_end(bucket - 1);
     return records + (bucket << column.plan.bucket_bits);
@@ -208,7 +200,7 @@ inline int64_t first_bucket(const OneColumn& column, int64_t task, int64_t tasks
 }
 
 template <class TOut>
-void sum_buckets(const OneColumn& column) {
+void sum_buckets(const Buckets& column) {
   const int64_t tasks = std::min(column.buckets(), column.plan.sort_blocks);  // have scratch
   parallel_blocks(tasks, [&](int64_t task) {
     auto* const scratch = static_cast<RowSum*>(column.scratch(task));

@@ -12,6 +12,7 @@
 #include <cstdint>
 
 #include "base/checked.h"
+#include "ops/embedding_dense_backward/one_column.h"
 #include "ops/embedding_dense_backward/problem.h"
 
 namespace aclgrad::embedding_dense_backward {
@@ -57,13 +58,6 @@ struct Record {
 };
 inline constexpr int64_t kLineRecords = 8;  // of 64 bytes
 
-// What is known of a table row while its bucket is added up.
-struct RowSum {
-  float chain;  // that is not over
-  uint32_t count;
-  double total;  // of chains that are over; of a segment and more: which LongSum it has
-};
-
 // Bytes of scratch of a block of the sort, first for lines that are filled, later for sums: at most
 // 1 for each index and, where one has buckets of several rows, 8 for each table row.
 constexpr int64_t bucket_scratch(const Plan& plan) {
@@ -72,14 +66,8 @@ constexpr int64_t bucket_scratch(const Plan& plan) {
   return std::max(lines, sums);
 }
 
-// One call as the kernels see it. `at.buffers`: of keys, and of records.
-struct OneColumn {
-  const Problem& problem;
-  const Plan& plan;
-  const Addresses& at;
-  bool stream;  // dw does not fit the cache
-
-  const int32_t* keys() const { return static_cast<const int32_t*>(at.buffers[0]); }
+// `at.buffers`: of keys, and of records.
+struct Buckets : OneColumn {
   // Where as many keys were as records lie before `begin`.
   void* spare(int64_t begin, size_t alignment) const {
     const auto address = reinterpret_cast<uintptr_t>(static_cast<int32_t*>(at.buffers[0]) + begin);

@@ -14,6 +14,7 @@
 #include "ops/embedding_dense_backward/buckets.h"
 #include "ops/embedding_dense_backward/few_runs.h"
 #include "ops/embedding_dense_backward/order.h"
+#include "ops/embedding_dense_backward/owners.h"
 #include "ops/embedding_dense_backward/problem.h"
 #include "ops/embedding_dense_backward/sweep.h"
 #include "ops/embedding_dense_backward/tree.h"
@@ -27,6 +28,7 @@
 #include "ops/embedding_dense_backward/buckets-inl.h"
 #include "ops/embedding_dense_backward/chains-inl.h"
 #include "ops/embedding_dense_backward/few_runs-inl.h"
+#include "ops/embedding_dense_backward/owners-inl.h"
 #include "ops/embedding_dense_backward/table_rows-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -162,9 +164,10 @@ void run_f32(const Sweep& sweep) { run_for_output<float>(sweep); }
 void run_f16(const Sweep& sweep) { run_for_output<float16_t>(sweep); }
 void run_bf16(const Sweep& sweep) { run_for_output<bfloat16_t>(sweep); }
 
-void run_column(const OneColumn& column) {
-  visit_float(column.problem.dy.dtype, [&](auto type) { fill_buckets<decltype(type)>(column); });
-  visit_float(column.problem.dw.dtype, [&](auto type) { sum_buckets<decltype(type)>(column); });
+void run_buckets(const OneColumn& column) {
+  const Buckets buckets{column};
+  visit_float(column.problem.dy.dtype, [&](auto type) { fill_buckets<decltype(type)>(buckets); });
+  visit_float(column.problem.dw.dtype, [&](auto type) { sum_buckets<decltype(type)>(buckets); });
 }
 
 }  // namespace
@@ -179,7 +182,8 @@ namespace {
 HWY_EXPORT(run_f32);
 HWY_EXPORT(run_f16);
 HWY_EXPORT(run_bf16);
-HWY_EXPORT(run_column);
+HWY_EXPORT(sum_owned);
+HWY_EXPORT(run_buckets);
 
 // Bytes of gradient rows that are on their way from memory while one is added.
 constexpr int64_t kBytesAhead = 8192;
@@ -248,10 +252,20 @@ BadIndex run_with(const Problem& problem, const Plan& plan, Addresses at) {
   }
   Order order;
   if (problem.rows > 0) {
+    const OneColumn column{problem, plan, at, table_should_stream(problem)};
+    const auto sum_by_owners = [&](bool has_keys, BadIndex bad) {
+      HWY_DYNAMIC_DISPATCH(sum_owned)({column, has_keys}, bad);
+      return bad;
+    };
+    if (plan.owners > 0 && are_read_by_owners(problem.indices) &&
+        !begin_by_rising(problem, at.indices)) {
+      return sum_by_owners(false, {-1, 0, 0.0});
+    }
     Sort<Key> sort(problem, plan, at);
     const auto found = sort.read();
+    if (plan.owners > 0 && !found.rise) return sum_by_owners(true, found.bad);
     if (plan.has_buckets && !found.rise) {
-      HWY_DYNAMIC_DISPATCH(run_column)({problem, plan, at, table_should_stream(problem)});
+      HWY_DYNAMIC_DISPATCH(run_buckets)(column);
       return found.bad;
     }
     order = sort.order_of(found);

@@ -11,9 +11,11 @@
 
 #include "base/checked.h"
 #include "base/verbose.h"
+#include "kernels/cpu/parallel.h"
 #include "kernels/cpu/target.h"
 #include "ops/embedding_dense_backward/buckets.h"
 #include "ops/embedding_dense_backward/order.h"
+#include "ops/embedding_dense_backward/owners.h"
 #include "ops/embedding_dense_backward/sweep.h"
 #include "tensor/check.h"
 #include "tensor/launch.h"
@@ -169,7 +171,11 @@ Plan make_plan(const Problem& problem) {
   plan.wide = problem.rows > kNarrow || problem.table_rows > kNarrow;
   // Keys go from 0 to table_rows.
   const auto bits = static_cast<int>(std::bit_width(static_cast<uint64_t>(problem.table_rows)));
-  if (takes_buckets(problem, bits)) {
+  plan.owners = owners_of(problem, aclgrad_threads());
+  if (plan.owners > 0) {
+    plan.passes = 1;
+    plan.sort_block = sort_block(problem.rows);
+  } else if (takes_buckets(problem, bits)) {
     cut_buckets(problem.rows, bits, plan);
   } else {
     plan.passes = (bits + kMaxDigitBits - 1) / kMaxDigitBits;
@@ -190,6 +196,10 @@ Plan make_plan(const Problem& problem) {
     // One pass has no positions to read.
     plan.buffer_bytes[0] = saturating_product({problem.rows, number, plan.passes > 1 ? 2 : 1});
     plan.buffer_bytes[1] = saturating_product({problem.rows, number, 2});
+    if (plan.owners > 0) {
+      plan.buffer_bytes[1] = std::max(plan.buffer_bytes[1], owners_bytes(problem, plan.owners));
+      return plan;
+    }
     plan.histogram_bytes = (plan.sort_blocks << plan.digit_bits) * number;
     if (plan.has_buckets) plan.bucket_bytes = plan.sort_blocks * bucket_scratch(plan);
   }

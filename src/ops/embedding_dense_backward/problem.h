@@ -38,14 +38,16 @@ struct Problem {
   bool scale_by_frequency = false;
 };
 
-// How it is cut, from the shape and the dtypes alone.
+// How it is cut, from the shape, the dtypes and, for owners, the number of threads.
 struct Plan {
   bool wide = false;        // the sort needs 64-bit numbers
   int digit_bits = 1;       // of a sorting pass
   int passes = 1;           // of the sort
   int64_t sort_blocks = 1;  // blocks of positions
   int64_t sort_block = 0;   // positions in each but the last
-  // A table of one column and many indices: unless those rise, the sort stops at buckets of
+  // A table of one column, unless its indices rise: tasks that each own a part of it (owners.h).
+  int64_t owners = 0;
+  // Such a table and many indices without owners: unless those rise, the sort stops at buckets of
   // 2^bucket_bits table rows, each of which is summed at once (buckets.h).
   bool has_buckets = false;
   int bucket_bits = 0;
@@ -55,7 +57,8 @@ struct Plan {
   RowOffsets dy_rows, dw_rows;
 
   // Bytes of workspace regions. A problem of few indices takes its scratch from the stack: all 0.
-  // Keys and positions, moved from one to the other; or keys, and the records of buckets.
+  // Keys and positions, moved from one to the other; or keys, and the records of buckets or the
+  // sums of owners.
   std::array<int64_t, 2> buffer_bytes{};
   int64_t histogram_bytes = 0;
   int64_t bucket_bytes = 0;  // scratch of all blocks of the sort

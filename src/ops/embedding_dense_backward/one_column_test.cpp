@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tables of one column, which are summed by buckets where indices are many, against the formula
-// and against tables of two columns, which are not.
+// Tables of one column, which are summed by owners of its parts or by buckets, against the formula
+// and against tables of two columns, which are sorted.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -12,8 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "ops/embedding_dense_backward/buckets.h"
-#include "ops/embedding_dense_backward/order.h"
+#include "kernels/cpu/parallel.h"
 #include "ops/embedding_dense_backward/test_problem.h"
 #include "support/bad_indices.h"
 #include "support/same_bits.h"
@@ -60,45 +59,44 @@ void check(Problem& problem) {
   expect_same_bits_everywhere([&] { return problem.run_it(); }, {&problem.out});
 }
 
-// How many bits of a table row's number are its place in a bucket; -1: it takes none.
-int bucket_bits(const Shape& shape) {
-  embedding_dense_backward::Problem problem;
-  problem.rows = shape.rows;
-  problem.cols = shape.cols;
-  const auto bits = static_cast<int>(std::bit_width(static_cast<uint64_t>(shape.table_rows)));
-  if (!embedding_dense_backward::takes_buckets(problem, bits)) return -1;
-  embedding_dense_backward::Plan plan;
-  embedding_dense_backward::cut_buckets(problem.rows, bits, plan);
-  return plan.bucket_bits;
-}
+// With one owner of the whole table, with several, and with more threads than there are owners: by
+// buckets.
+class OneColumn : public testing::TestWithParam<int> {
+ protected:
+  void SetUp() override { aclgrad_use_threads(GetParam()); }
+  void TearDown() override { aclgrad_use_threads(usual_); }
+
+ private:
+  const int usual_ = aclgrad_threads();
+};
+INSTANTIATE_TEST_SUITE_P(EmbeddingDenseBackward, OneColumn, testing::Values(1, 2, 8, 9),
+                         [](const auto& with) { return std::to_string(with.param) + "Threads"; });
 
 // Buckets of one table row, of two, of some, of 8192, and a table that is too long for them; as
-// many as there can be; an output that passes the caches.
-TEST(EmbeddingDenseBackward, OneColumnHasTheBitsOfTwo) {
-  struct Case {
-    Shape shape;
-    int bits;
-  };
-  const Case cases[] = {{{65535, 9, 1}, -1},      {{65536, 1, 1}, 0},
-                        {{65537, 2, 1}, 0},       {{70001, 63, 1}, 0},
-                        {{70002, 64, 1}, 1},      {{80001, 5000, 1}, 7},
-                        {{65536, 524287, 1}, 13}, {{65537, 524288, 1}, -1},
-                        {{2100001, 3000, 1}, 1},  {{1100001, 5000000, 1}, 13}};
+// many as there can be; an output that passes the caches. For owners one table row each, few, many,
+// parts of a vector, and a table that is too long; few indices.
+TEST_P(OneColumn, HasTheBitsOfTwo) {
+  const Shape shapes[] = {
+      {65535, 9, 1},      {65536, 1, 1},         {65537, 2, 1},       {70001, 63, 1},
+      {70002, 64, 1},     {80001, 5000, 1},      {65536, 524287, 1},  {65537, 524288, 1},
+      {2100001, 3000, 1}, {1100001, 5000000, 1}, {300001, 262144, 1}, {300001, 262145, 1},
+      {257, 1, 1},        {257, 257, 1},         {300, 301, 1},       {1031, 12, 1},
+      {16400, 13, 1},     {40000, 3, 1},         {66000, 66000, 1}};
   size_t next = 0;
-  for (const auto& [shape, bits] : cases) {
-    Options options = all_of(kFloats[next++ % std::size(kFloats)]);
+  for (const Shape& shape : shapes) {
+    Options options = all_of(kFloats[next % std::size(kFloats)]);
+    options.indices = next++ % 2 == 0 ? ACL_INT64 : ACL_INT32;
     if (shape.table_rows == 5000000) options = all_of(ACL_FLOAT);
     options.scale = shape.rows % 2 == 1;
     SCOPED_TRACE(std::string(dtype_short_name(options.grad)) + "/" + std::to_string(shape.rows) +
                  "x" + std::to_string(shape.table_rows));
-    EXPECT_EQ(bucket_bits(shape), bits);
     Problem problem(shape, options);
     check(problem);
   }
 }
 
 // Keys of no table row have the last bucket to themselves (64 of 70002), or not.
-TEST(EmbeddingDenseBackward, PaddingAndBadIndicesOfOneColumn) {
+TEST_P(OneColumn, PaddingAndBadIndices) {
   for (const Shape& shape : {Shape{70002, 64, 1}, Shape{70002, 65, 1}, Shape{65536, 5000, 1}}) {
     SCOPED_TRACE(shape.table_rows);
     Options options;
@@ -109,6 +107,13 @@ TEST(EmbeddingDenseBackward, PaddingAndBadIndicesOfOneColumn) {
     for (size_t i = 0; i < indices.size(); i += 3) indices[i] = 5;
     problem.indices.fill(indices);
     check(problem);
+    for (const double bad : {-1.0, 4294967296.0 + 3, -4294967296.0 + 3, 1099511627776.0}) {
+      std::vector<double> with_bad = indices;
+      with_bad[65535] = with_bad[4999] = bad;  // the last ones of a vector, and within one
+      problem.indices.fill(with_bad);
+      const auto text = std::to_string(static_cast<int64_t>(bad));
+      expect_bad_index(problem, "aclnnEmbeddingDenseBackward", problem.num_weights, text, "4999");
+    }
     indices[40000] = static_cast<double>(shape.table_rows);
     indices[300] = indices[69] = -1;
     problem.indices.fill(indices);
@@ -117,7 +122,7 @@ TEST(EmbeddingDenseBackward, PaddingAndBadIndicesOfOneColumn) {
 }
 
 // Around the chains and the segments, in buckets of one table row and of several.
-TEST(EmbeddingDenseBackward, RunsOfOneColumnOfEveryLength) {
+TEST_P(OneColumn, RunsOfEveryLength) {
   std::vector<int64_t> lengths = {1,    2,    15,   0,    16,   17,    31,    32,   33,   0,
                                   1007, 1008, 1023, 1024, 1025, 1040,  2047,  2048, 2049, 2064,
                                   3071, 3072, 3073, 4100, 9999, 20480, 30000, 1,    0};
@@ -139,7 +144,7 @@ TEST(EmbeddingDenseBackward, RunsOfOneColumnOfEveryLength) {
   }
 }
 
-TEST(EmbeddingDenseBackward, OneColumnOfEveryDtypeAndView) {
+TEST_P(OneColumn, OfEveryDtypeAndView) {
   const Shape shape{66000, 3000, 1};
   for (const aclDataType grad : kFloats) {
     for (const aclDataType out : kFloats) {
@@ -176,7 +181,7 @@ TEST(EmbeddingDenseBackward, OneColumnOfEveryDtypeAndView) {
   }
 }
 
-TEST(EmbeddingDenseBackward, OneColumnWithNanInfAndIndicesThatRise) {
+TEST_P(OneColumn, NanInfAndIndicesThatRise) {
   for (const int64_t table_rows : {4, 9000}) {
     Problem problem({65536, table_rows, 1}, all_of(ACL_FLOAT));
     std::vector<double> values = problem.grad.values();
@@ -198,27 +203,34 @@ TEST(EmbeddingDenseBackward, OneColumnWithNanInfAndIndicesThatRise) {
   }
 }
 
-// Every key has a bucket, and a block of the sort has its share for each of them.
-TEST(EmbeddingDenseBackward, BucketsOfEveryNumberOfIndices) {
-  using namespace embedding_dense_backward;
-  for (int64_t rows = kLeastBucketed; rows < INT32_MAX; rows = rows * 5 / 4 + 1) {
-    embedding_dense_backward::Problem problem;
-    problem.cols = 1;
-    problem.rows = rows;
-    for (int bits = 1; bits <= kMostDigitBits + kMostBucketBits; ++bits) {
-      if (!takes_buckets(problem, bits)) continue;
-      SCOPED_TRACE(testing::Message() << rows << " indices, keys of " << bits << " bits");
-      Plan plan;
-      cut_buckets(rows, bits, plan);
-      EXPECT_EQ(plan.digit_bits + plan.bucket_bits, bits);
-      EXPECT_LE(plan.digit_bits, kMostDigitBits);
-      EXPECT_LE(plan.bucket_bits, kMostBucketBits);
-      EXPECT_GE(plan.sort_block >> plan.digit_bits, kBucketShare);
-      EXPECT_LE(ceil_div(rows, plan.sort_block), kMaxSortBlocks);
-      EXPECT_LT(((int64_t{1} << bits) - 1) >> plan.bucket_bits, int64_t{1} << plan.digit_bits);
+// Only the first indices tell at once that there is something to add up in their own order.
+TEST_P(OneColumn, IndicesThatBeginByRising) {
+  for (const int64_t count : {4095, 4096, 4097, 65530, 70000}) {
+    SCOPED_TRACE(count);
+    Problem problem({70000, 300, 1}, all_of(ACL_FLOAT16));
+    std::vector<double> indices = problem.indices.values();
+    std::sort(indices.begin(), indices.begin() + count);
+    problem.indices.fill(indices);
+    problem.run_and_check();
+    expect_bits_of_two_columns(problem);
+  }
+}
+
+// All that an owner looks at may be another one's, or nobody's.
+TEST_P(OneColumn, OneRowHasNearlyAll) {
+  for (const double row : {0.0, 17.0, 29.0}) {
+    for (const int64_t table_rows : {30, 3000}) {
+      Options options = all_of(ACL_FLOAT);
+      options.padding = 11;
+      Problem problem({90001, table_rows, 1}, options);
+      std::vector<double> indices = problem.indices.values();
+      for (size_t i = 0; i < indices.size(); ++i) {
+        if (i % 1000 != 999) indices[i] = i < 50000 ? row : 11;
+      }
+      problem.indices.fill(indices);
+      problem.run_and_check();
+      expect_bits_of_two_columns(problem);
     }
-    EXPECT_TRUE(takes_buckets(problem, kMostBucketBits));
-    EXPECT_FALSE(takes_buckets(problem, kMostBucketBits + kMostDigitBits + 1));
   }
 }
 

@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+// How tables of one column are cut: into buckets, and among owners.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <bit>
+#include <cstdint>
+#include <numeric>
+#include <string>
+#include <vector>
+
+#include "ops/embedding_dense_backward/buckets.h"
+#include "ops/embedding_dense_backward/cases.h"
+#include "ops/embedding_dense_backward/order.h"
+#include "ops/embedding_dense_backward/owners.h"
+#include "support/random.h"
+
+namespace aclgrad::test {
+namespace {
+
+using namespace embedding_dense_backward;
+
+Problem problem_of(const Shape& shape) {
+  Problem problem;
+  problem.rows = shape.rows;
+  problem.cols = shape.cols;
+  problem.table_rows = shape.table_rows;
+  return problem;
+}
+
+// How many bits of a table row's number are its place in a bucket; -1: it takes none.
+int bucket_bits(const Shape& shape) {
+  const auto bits = static_cast<int>(std::bit_width(static_cast<uint64_t>(shape.table_rows)));
+  if (!takes_buckets(problem_of(shape), bits)) return -1;
+  Plan plan;
+  cut_buckets(shape.rows, bits, plan);
+  return plan.bucket_bits;
+}
+
+TEST(EmbeddingDenseBackward, WhichTablesTakeBuckets) {
+  struct Case {
+    Shape shape;
+    int bits;
+  };
+  const Case cases[] = {{{65535, 9, 1}, -1},      {{65536, 1, 1}, 0},
+                        {{65537, 2, 1}, 0},       {{70001, 63, 1}, 0},
+                        {{70002, 64, 1}, 1},      {{80001, 5000, 1}, 7},
+                        {{65536, 524287, 1}, 13}, {{65537, 524288, 1}, -1},
+                        {{2100001, 3000, 1}, 1},  {{1100001, 5000000, 1}, 13}};
+  for (const auto& [shape, bits] : cases) EXPECT_EQ(bucket_bits(shape), bits);
+}
+
+// Every key has a bucket, and a block of the sort has its share for each of them.
+TEST(EmbeddingDenseBackward, BucketsOfEveryNumberOfIndices) {
+  for (int64_t rows = kLeastBucketed; rows < INT32_MAX; rows = rows * 5 / 4 + 1) {
+    Problem problem;
+    problem.cols = 1;
+    problem.rows = rows;
+    for (int bits = 1; bits <= kMostDigitBits + kMostBucketBits; ++bits) {
+      if (!takes_buckets(problem, bits)) continue;
+      SCOPED_TRACE(testing::Message() << rows << " indices, keys of " << bits << " bits");
+      Plan plan;
+      cut_buckets(rows, bits, plan);
+      EXPECT_EQ(plan.digit_bits + plan.bucket_bits, bits);
+      EXPECT_LE(plan.digit_bits, kMostDigitBits);
+      EXPECT_LE(plan.bucket_bits, kMostBucketBits);
+      EXPECT_GE(plan.sort_block >> plan.digit_bits, kBucketShare);
+      EXPECT_LE(ceil_div(rows, plan.sort_block), kMaxSortBlocks);
+      EXPECT_LT(((int64_t{1} << bits) - 1) >> plan.bucket_bits, int64_t{1} << plan.digit_bits);
+    }
+    EXPECT_TRUE(takes_buckets(problem, kMostBucketBits));
+    EXPECT_FALSE(takes_buckets(problem, kMostBucketBits + kMostDigitBits + 1));
+  }
+}
+
+TEST(EmbeddingDenseBackward, HowManyOwnersTablesHave) {
+  struct Case {
+    Shape shape;
+    int64_t threads, owners;
+  };
+  const Case cases[] = {
+      {{256, 9, 1}, 2, 0},          {{257, 9, 1}, 2, 1},          {{257, 258, 1}, 2, 0},
+      {{16383, 9, 1}, 2, 1},        {{16384, 9, 1}, 2, 2},        {{16384, 9, 1}, 8, 2},
+      {{65535, 9, 1}, 64, 7},       {{65536, 9, 1}, 9, 0},        {{65536, 9, 1}, 8, 8},
+      {{1000000, 1, 1}, 8, 1},      {{1000000, 3, 1}, 8, 3},      {{1000000, 3, 2}, 8, 0},
+      {{1000000, 262144, 1}, 3, 3}, {{1000000, 262145, 1}, 3, 0}, {{INT64_C(1) << 31, 9, 1}, 3, 0}};
+  for (const auto& [shape, threads, owners] : cases) {
+    EXPECT_EQ(owners_of(problem_of(shape), threads), owners)
+        << shape.rows << "x" << shape.table_rows << ", " << threads << " threads";
+  }
+}
+
+// Every table row has one owner, and owners have about as much to do, however the indices lie.
+TEST(EmbeddingDenseBackward, OwnersShareTheTable) {
+  Random random(3);
+  constexpr int64_t kTableRows = 5000;
+  std::vector<int64_t> even(100000), head(even.size()), one(even.size(), 4321);
+  for (size_t i = 0; i < even.size(); ++i) {
+    even[i] = random.integer(0, kTableRows - 1);
+    head[i] = random.integer(0, 1) == 0 ? random.integer(0, 40) : even[i];
+  }
+  one[77] = 5;
+  for (const auto* indices : {&even, &head, &one}) {
+    for (int64_t owners = 1; owners <= kMostOwners; ++owners) {
+      Problem problem = problem_of({std::ssize(*indices), kTableRows, 1});
+      problem.indices = contiguous_view(ACL_INT64, 1, {problem.rows});
+      Plan plan;
+      plan.owners = owners;
+      Addresses at;
+      at.indices = indices->data();
+      const OwnedRows first = share_table({{problem, plan, at, false}, false});
+      std::vector<int64_t> work(static_cast<size_t>(owners));
+      EXPECT_EQ(first[0], 0);
+      EXPECT_EQ(first[static_cast<size_t>(owners)], kTableRows);
+      const auto owner_of = [&](int64_t row) {
+        const auto end = first.begin() + owners;
+        return static_cast<size_t>(std::upper_bound(first.begin(), end, row) - first.begin() - 1);
+      };
+      for (int64_t row = 0; row < kTableRows; ++row) ++work.at(owner_of(row));
+      for (const int64_t index : *indices) ++work.at(owner_of(index));
+      const int64_t all = std::accumulate(work.begin(), work.end(), int64_t{0});
+      if (indices == &one) continue;
+      EXPECT_LT(*std::ranges::max_element(work) * owners, all * 3 / 2) << owners << " owners";
+    }
+  }
+}
+
+}  // namespace
+}  // namespace aclgrad::test

@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+// A table of one column whose sums the caches hold: each of a few tasks owns a part of the table,
+// goes over all keys in their order and adds up the gradient rows of its own (owners-inl.h).
+// Nothing is moved, so that this takes a third of the time of a sort, but every owner looks at
+// every key. Does not influence the bits.
+#ifndef ACLGRAD_OPS_EMBEDDING_DENSE_BACKWARD_OWNERS_H_
+#define ACLGRAD_OPS_EMBEDDING_DENSE_BACKWARD_OWNERS_H_
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+#include "ops/embedding_dense_backward/buckets.h"
+#include "ops/embedding_dense_backward/one_column.h"
+#include "ops/embedding_dense_backward/order.h"
+#include "ops/embedding_dense_backward/problem.h"
+
+namespace aclgrad::embedding_dense_backward {
+
+// More owners would look at more keys than they add up gradient rows: with more threads many
+// indices go to buckets.
+inline constexpr int64_t kMostOwners = 8;
+// Indices that are worth an owner, 10 to 20 us of one core.
+inline constexpr int64_t kOwnerShare = 8192;
+// Table rows, of all owners: 4 MiB of sums (Zen 4 with 32 MiB of L3, 4 million FP32 gradient rows,
+// times as long as by buckets, two cores and one: 200000 table rows 0.72 and 0.61, 500000 0.81 and
+// 0.89, 1000000 1.6).
+inline constexpr int64_t kMostOwnedRows = int64_t{1} << 18;
+
+// How many owners share the table; 0: it goes another way.
+constexpr int64_t owners_of(const Problem& problem, int64_t threads) {
+  const bool takes = problem.cols == 1 && problem.rows > kStackIndices &&
+                     problem.rows <= INT32_MAX && problem.table_rows <= kMostOwnedRows &&
+                     problem.table_rows <= problem.rows &&
+                     (threads <= kMostOwners || problem.rows < kLeastBucketed);
+  if (!takes) return 0;
+  const int64_t most = std::min({threads, kMostOwners, problem.table_rows});
+  return std::clamp(problem.rows / kOwnerShare, int64_t{1}, most);
+}
+
+// LongSums of an owner.
+constexpr int64_t long_sums_of_owner(const Problem& problem) {
+  return problem.rows / kColumnSegment;
+}
+// Bytes of the second buffer: the sums of the table's rows and of one for all that does not count,
+// then the LongSums of each owner.
+constexpr int64_t owners_bytes(const Problem& problem, int64_t owners) {
+  return (problem.table_rows + 1) * static_cast<int64_t>(sizeof(RowSum)) +
+         owners * long_sums_of_owner(problem) * static_cast<int64_t>(sizeof(LongSum));
+}
+
+// Indices that owners read themselves: integers that follow each other.
+inline bool are_read_by_owners(const View& indices) {
+  return (indices.dtype == ACL_INT64 || indices.dtype == ACL_INT32) && indices.rank == 1 &&
+         indices.strides[0] == 1;
+}
+template <class Use>
+void visit_read_indices(const Problem& problem, const void* indices, Use&& use) {
+  if (problem.indices.dtype == ACL_INT64) {
+    use(static_cast<const int64_t*>(indices));
+  } else {
+    use(static_cast<const int32_t*>(indices));
+  }
+}
+
+// Whether the first indices rise; all of them may then.
+inline bool begin_by_rising(const Problem& problem, const void* indices) {
+  constexpr int64_t kFirst = 4096;
+  const int64_t count = std::min(problem.rows, kFirst);
+  bool rise = true;
+  visit_read_indices(problem, indices, [&]<class T>(const T* first) {
+    const auto at = [first](int64_t i) {
+      T index;
+      std::memcpy(&index, first + i, sizeof(T));  // any alignment
+      return index;
+    };
+    for (int64_t i = 1; i < count && rise; ++i) rise = at(i - 1) <= at(i);
+  });
+  return rise;
+}
+
+struct OwnedColumn : OneColumn {
+  bool has_keys;  // else they are made of the indices, which are_read_by_owners()
+
+  int32_t key(int64_t position) const {
+    if (has_keys) return keys()[position];
+    int32_t key = 0;
+    BadIndex bad{-1, 0, 0.0};
+    visit_read_indices(problem, at.indices, [&](const auto* indices) {
+      read_run(problem, indices + position, 1, position, 1, &key, bad);
+    });
+    return key;
+  }
+  RowSum* sums() const { return static_cast<RowSum*>(at.buffers[1]); }
+  LongSum* long_sums(int64_t owner) const {
+    auto* const first = reinterpret_cast<LongSum*>(sums() + problem.table_rows + 1);
+    return first + owner * long_sums_of_owner(problem);
+  }
+};
+
+// The first table row of each owner, and the end. Owners have as many gradient rows and table rows
+// together, but for a table row that has more; how many gradient rows those before a table row have
+// is told from a sample.
+using OwnedRows = std::array<int64_t, kMostOwners + 1>;
+inline OwnedRows share_table(const OwnedColumn& column) {
+  OwnedRows first;
+  first.fill(column.problem.table_rows);
+  first[0] = 0;
+  if (column.plan.owners == 1) return first;
+  constexpr int64_t kLeastSample = 64, kMostSample = 1024, kSampled = 512;
+  const int64_t rows = column.problem.rows;
+  const int64_t table_rows = column.problem.table_rows;
+  const int64_t owners = column.plan.owners;
+  std::array<int32_t, kMostSample> sample;
+  const int64_t count = std::clamp(rows / kSampled, kLeastSample, kMostSample);
+  for (int64_t i = 0; i < count; ++i) {
+    sample[static_cast<size_t>(i)] = column.key(rows * i / count);
+  }
+  const auto end = sample.begin() + count;
+  std::sort(sample.begin(), end);
+  const auto before = [&](int64_t row) {
+    const auto less = std::lower_bound(sample.begin(), end, row) - sample.begin();
+    return less * rows / count + row;
+  };
+  for (int64_t owner = 1; owner < owners; ++owner) {
+    const int64_t target = before(table_rows) * owner / owners;
+    int64_t low = first[static_cast<size_t>(owner - 1)];
+    int64_t high = table_rows;
+    while (low < high) {
+      const int64_t middle = low + (high - low) / 2;
+      if (before(middle) < target) {
+        low = middle + 1;
+      } else {
+        high = middle;
+      }
+    }
+    first[static_cast<size_t>(owner)] = low;
+  }
+  return first;
+}
+
+}  // namespace aclgrad::embedding_dense_backward
+
+#endif  // ACLGRAD_OPS_EMBEDDING_DENSE_BACKWARD_OWNERS_H_

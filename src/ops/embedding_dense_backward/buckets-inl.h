@@ -185,18 +185,7 @@ inline int64_t first_bucket(const Buckets& column, int64_t task, int64_t tasks) 
     return records + (bucket << column.plan.bucket_bits);
   };
   const int64_t buckets = column.buckets();
-  const int64_t target = before(buckets) * task / tasks;
-  int64_t low = 0;
-  int64_t high = buckets;
-  while (low < high) {
-    const int64_t middle = low + (high - low) / 2;
-    if (before(middle) < target) {
-      low = middle + 1;
-    } else {
-      high = middle;
-    }
-  }
-  return low;
+  return first_behind(before(buckets) * task / tasks, 0, buckets, before);
 }
 
 template <class TOut>

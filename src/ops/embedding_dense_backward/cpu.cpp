@@ -3,8 +3,8 @@
 // (order.h); then one parallel sweep writes the table, every row once: runs of gradient rows are
 // summed in registers, strip of columns by strip, and rows without any become zeros. Long runs are
 // taken out of the sweep and summed by several tasks (sweep.h), a few of them together in the order
-// of dy (few_runs-inl.h); finish_run() joins what those left. Tables of one column go another way
-// (buckets.h).
+// of dy (few_runs-inl.h); finish_run() joins what those left. Tables of one column go other ways
+// (one_column.h).
 #include <algorithm>
 #include <cstddef>
 

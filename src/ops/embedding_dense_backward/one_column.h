@@ -49,6 +49,20 @@ struct LongSum {
   }
 };
 
+// The first of [low, high) before which there is at least `target`; high where there is less.
+template <class Before>
+int64_t first_behind(int64_t target, int64_t low, int64_t high, Before&& before) {
+  while (low < high) {
+    const int64_t middle = low + (high - low) / 2;
+    if (before(middle) < target) {
+      low = middle + 1;
+    } else {
+      high = middle;
+    }
+  }
+  return low;
+}
+
 // One call.
 struct OneColumn {
   const Problem& problem;

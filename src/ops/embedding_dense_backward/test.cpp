@@ -187,10 +187,11 @@ TEST(EmbeddingDenseBackward, WorkspaceIsSmall) {
   EXPECT_EQ(planned({256, 100, 3}, Arrangement::kContiguous), 0u);
   for (const int64_t rows : {257, 16385, 999999}) {
     for (const int64_t table_rows : {1, 2047, 2048}) {
-      const uint64_t size = planned({rows, table_rows, 1}, Arrangement::kContiguous);
-      EXPECT_LE(size, static_cast<uint64_t>(16 * rows + 8 * table_rows))
+      const auto most = static_cast<uint64_t>(16 * rows + 8 * table_rows);
+      EXPECT_LE(planned({rows, table_rows, 1}, Arrangement::kContiguous), most)
           << rows << " " << table_rows;
-      EXPECT_EQ(planned({rows, table_rows, 1}, Arrangement::kRowPadded), size);
+      EXPECT_LE(planned({rows, table_rows, 1}, Arrangement::kRowPadded), most)
+          << rows << " " << table_rows;
     }
   }
 }

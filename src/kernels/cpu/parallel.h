@@ -2,7 +2,7 @@
 // Parallel loops over blocks of work. Which thread takes which block is left open, so a kernel's
 // result must depend on the block alone; blocks are cut by the problem's shape (and by the number
 // of threads only where that moves no rounding: NsaCompress's tiles of columns,
-// EmbeddingDenseBackward's too, and its owners of a table of one column).
+// EmbeddingDenseBackward's too, and its owners of a narrow table).
 #ifndef ACLGRAD_KERNELS_CPU_PARALLEL_H_
 #define ACLGRAD_KERNELS_CPU_PARALLEL_H_
 

@@ -12,7 +12,7 @@
 #include <cstdint>
 
 #include "base/checked.h"
-#include "ops/embedding_dense_backward/one_column.h"
+#include "ops/embedding_dense_backward/narrow.h"
 #include "ops/embedding_dense_backward/problem.h"
 
 namespace aclgrad::embedding_dense_backward {
@@ -62,12 +62,12 @@ inline constexpr int64_t kLineRecords = 8;  // of 64 bytes
 // 1 for each index and, where one has buckets of several rows, 8 for each table row.
 constexpr int64_t bucket_scratch(const Plan& plan) {
   const int64_t lines = kLineRecords * static_cast<int64_t>(sizeof(Record)) << plan.digit_bits;
-  const int64_t sums = static_cast<int64_t>(sizeof(RowSum)) << plan.bucket_bits;
+  const int64_t sums = static_cast<int64_t>(sizeof(RowSum<1>)) << plan.bucket_bits;
   return std::max(lines, sums);
 }
 
 // `at.buffers`: of keys, and of records.
-struct Buckets : OneColumn {
+struct Buckets : NarrowTable {
   // Where as many keys were as records lie before `begin`.
   void* spare(int64_t begin, size_t alignment) const {
     const auto address = reinterpret_cast<uintptr_t>(static_cast<int32_t*>(at.buffers[0]) + begin);

@@ -3,8 +3,8 @@
 // (order.h); then one parallel sweep writes the table, every row once: runs of gradient rows are
 // summed in registers, strip of columns by strip, and rows without any become zeros. Long runs are
 // taken out of the sweep and summed by several tasks (sweep.h), a few of them together in the order
-// of dy (few_runs-inl.h); finish_run() joins what those left. Tables of one column go other ways
-// (one_column.h).
+// of dy (few_runs-inl.h); finish_run() joins what those left. Narrow tables go other ways
+// (narrow.h).
 #include <algorithm>
 #include <cstddef>
 
@@ -164,10 +164,10 @@ void run_f32(const Sweep& sweep) { run_for_output<float>(sweep); }
 void run_f16(const Sweep& sweep) { run_for_output<float16_t>(sweep); }
 void run_bf16(const Sweep& sweep) { run_for_output<bfloat16_t>(sweep); }
 
-void run_buckets(const OneColumn& column) {
-  const Buckets buckets{column};
-  visit_float(column.problem.dy.dtype, [&](auto type) { fill_buckets<decltype(type)>(buckets); });
-  visit_float(column.problem.dw.dtype, [&](auto type) { sum_buckets<decltype(type)>(buckets); });
+void run_buckets(const NarrowTable& table) {
+  const Buckets buckets{table};
+  visit_float(table.problem.dy.dtype, [&](auto type) { fill_buckets<decltype(type)>(buckets); });
+  visit_float(table.problem.dw.dtype, [&](auto type) { sum_buckets<decltype(type)>(buckets); });
 }
 
 }  // namespace
@@ -252,9 +252,9 @@ BadIndex run_with(const Problem& problem, const Plan& plan, Addresses at) {
   }
   Order order;
   if (problem.rows > 0) {
-    const OneColumn column{problem, plan, at, table_should_stream(problem)};
+    const NarrowTable table{problem, plan, at, table_should_stream(problem)};
     const auto sum_by_owners = [&](bool has_keys, BadIndex bad) {
-      HWY_DYNAMIC_DISPATCH(sum_owned)({column, has_keys}, bad);
+      HWY_DYNAMIC_DISPATCH(sum_owned)({table, has_keys}, bad);
       return bad;
     };
     if (plan.owners > 0 && are_read_by_owners(problem.indices) &&
@@ -265,7 +265,7 @@ BadIndex run_with(const Problem& problem, const Plan& plan, Addresses at) {
     const auto found = sort.read();
     if (plan.owners > 0 && !found.rise) return sum_by_owners(true, found.bad);
     if (plan.has_buckets && !found.rise) {
-      HWY_DYNAMIC_DISPATCH(run_buckets)(column);
+      HWY_DYNAMIC_DISPATCH(run_buckets)(table);
       return found.bad;
     }
     order = sort.order_of(found);

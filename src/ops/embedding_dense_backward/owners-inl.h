@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A table of one column in parts, each of which one task sums (owners.h).
+// A narrow table in parts, each of which one task sums (owners.h).
 
 #if defined(ACLGRAD_OPS_EMBEDDING_DENSE_BACKWARD_OWNERS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef ACLGRAD_OPS_EMBEDDING_DENSE_BACKWARD_OWNERS_INL_H_
@@ -19,7 +19,7 @@
 #include "kernels/cpu/parallel.h"
 #include "kernels/cpu/prefetch.h"
 #include "kernels/cpu/rows.h"
-#include "ops/embedding_dense_backward/one_column-inl.h"
+#include "ops/embedding_dense_backward/narrow-inl.h"
 #include "ops/embedding_dense_backward/order.h"
 #include "ops/embedding_dense_backward/owners.h"
 
@@ -34,9 +34,9 @@ using namespace aclgrad::HWY_NAMESPACE;
 // of the next ones come from memory (Zen 4, two cores, times as long as with 1024 at once of which
 // nothing was asked for: 4000000x100000x1 0.81, 4000000x250000x1 0.87, 4000000x2x1 0.77).
 constexpr int64_t kLookedAt = 512;
-template <class T>
+template <size_t kCols, class T>
 HWY_INLINE void ask_for_next(const T* elements) {
-  constexpr auto kBytes = static_cast<intptr_t>(kLookedAt * sizeof(T));
+  constexpr auto kBytes = static_cast<intptr_t>(kLookedAt * kCols * sizeof(T));
   for (intptr_t line = 0; line < kBytes; line += intptr_t{kLineBytes}) {
     prefetch_to_l2(elements, kBytes + line);
   }
@@ -102,16 +102,17 @@ struct Lookups {
 };
 
 // Goes over all of them in their order.
+template <size_t kCols>
 class Reader {
  public:
-  Reader(const OwnedColumn& column, BadIndex* bad) : column_(column), bad_(bad) {}
+  Reader(const OwnedTable& table, BadIndex* bad) : table_(table), bad_(bad) {}
 
   bool next() {
     begin_ += static_cast<int64_t>(lookups_.count);
-    if (begin_ == column_.problem.rows) return false;
-    lookups_.count = static_cast<size_t>(std::min(kLookedAt, column_.problem.rows - begin_));
+    if (begin_ == table_.problem.rows) return false;
+    lookups_.count = static_cast<size_t>(std::min(kLookedAt, table_.problem.rows - begin_));
     lookups_.keys = keys();
-    visit_float(column_.problem.dy.dtype,
+    visit_float(table_.problem.dy.dtype,
                 [&](auto type) { lookups_.dy = gradient_rows<decltype(type)>(); });
     return true;
   }
@@ -119,51 +120,49 @@ class Reader {
 
  private:
   const int32_t* keys() {
-    if (column_.has_keys) return column_.keys() + begin_;
-    visit_read_indices(column_.problem, column_.at.indices, [&](const auto* all) HWY_ATTR {
+    if (table_.has_keys) return table_.keys() + begin_;
+    visit_read_indices(table_.problem, table_.at.indices, [&](const auto* all) HWY_ATTR {
       const auto* const indices = all + begin_;
-      ask_for_next(indices);
-      const bool good = read_keys(column_.problem, indices, lookups_.count, keys_);
+      ask_for_next<1>(indices);
+      const bool good = read_keys(table_.problem, indices, lookups_.count, keys_);
       if (good || bad_ == nullptr || bad_->position >= 0) return;
       const auto count = static_cast<int64_t>(lookups_.count);
-      read_run(column_.problem, indices, 1, begin_, count, keys_, *bad_);
+      read_run(table_.problem, indices, 1, begin_, count, keys_, *bad_);
     });
     return keys_;
   }
 
   template <class T>
   const float* gradient_rows() {
-    const T* const dy = static_cast<const T*>(column_.at.dy);
-    const RowOffsets& rows = column_.plan.dy_rows;
-    if (!rows.uniform()) {
+    const T* const dy = static_cast<const T*>(table_.at.dy);
+    const RowOffsets& rows = table_.plan.dy_rows;
+    constexpr auto kStride = static_cast<int64_t>(kCols);
+    if (!rows.uniform() || rows.stride() != kStride) {
+      float* out = dy_;
       for (size_t i = 0; i < lookups_.count; ++i) {
-        dy_[i] = float_at(dy + rows(begin_ + static_cast<int64_t>(i)));
+        const T* const row = dy + rows(begin_ + static_cast<int64_t>(i));
+        for (size_t c = 0; c < kCols; ++c) *out++ = float_at(row + c);
       }
       return dy_;
     }
-    const T* const first = dy + begin_ * rows.stride();
-    if (rows.stride() != 1) {
-      for (size_t i = 0; i < lookups_.count; ++i) {
-        dy_[i] = float_at(first + static_cast<int64_t>(i) * rows.stride());
-      }
-      return dy_;
-    }
-    ask_for_next(first);
+    const T* const first = dy + begin_ * kStride;
+    ask_for_next<kCols>(first);
     if constexpr (std::is_same_v<T, float>) {
       if (reinterpret_cast<uintptr_t>(first) % alignof(float) == 0) return first;
     }
+    const size_t end = lookups_.count * kCols;
     size_t i = 0;
-    for (; i + kLanes <= lookups_.count; i += kLanes) store_raw(load16(first + i), dy_ + i);
-    for (; i < lookups_.count; ++i) dy_[i] = float_at(first + i);
+    for (; i + kLanes <= end; i += kLanes) store_raw(load16(first + i), dy_ + i);
+    for (; i < end; ++i) dy_[i] = float_at(first + i);
     return dy_;
   }
 
-  const OwnedColumn& column_;
+  const OwnedTable& table_;
   BadIndex* const bad_;
   int64_t begin_ = 0;
   Lookups lookups_{};
   int32_t keys_[kLookedAt];
-  float dy_[kLookedAt];
+  float dy_[kLookedAt * kCols];
 };
 
 // Which of the keys lie in [first, last), in their order; how many.
@@ -202,49 +201,56 @@ struct Owned {
 constexpr int64_t few_owned(int64_t owners) { return std::max(int64_t{1}, 12 / owners); }
 
 // Add the gradient rows of the owned table rows to their sums; those of all; of few.
-HWY_NOINLINE void add_owned(Reader& reader, Owned owned, RowSums& sums) {
+template <size_t kCols>
+HWY_NOINLINE void add_owned(Reader<kCols>& reader, Owned owned, RowSums<kCols>& sums) {
   uint32_t found[kLookedAt + kPartLanes];
   while (reader.next()) {
     const Lookups& lookups = reader.lookups();
     const size_t count = find_owned(lookups, owned.first, owned.last, found);
     for (size_t i = 0; i < count; ++i) {
-      sums.add(lookups.keys[found[i]] - owned.first, lookups.dy[found[i]]);
+      sums.add(lookups.keys[found[i]] - owned.first, lookups.dy + found[i] * kCols);
     }
   }
 }
-HWY_NOINLINE void add_all(Reader& reader, RowSums& sums) {
+template <size_t kCols>
+HWY_NOINLINE void add_all(Reader<kCols>& reader, RowSums<kCols>& sums) {
   while (reader.next()) {
     const Lookups& lookups = reader.lookups();
-    for (size_t i = 0; i < lookups.count; ++i) sums.add(lookups.keys[i], lookups.dy[i]);
+    for (size_t i = 0; i < lookups.count; ++i) sums.add(lookups.keys[i], lookups.dy + i * kCols);
   }
 }
-HWY_NOINLINE void add_row_by_row(Reader& reader, Owned owned, RowSums& sums) {
+template <size_t kCols>
+HWY_NOINLINE void add_row_by_row(Reader<kCols>& reader, Owned owned, RowSums<kCols>& sums) {
   uint32_t found[kLookedAt + kPartLanes];
-  float run[kLookedAt];
+  float run[kLookedAt * kCols];
   while (reader.next()) {
     const Lookups& lookups = reader.lookups();
     for (int32_t row = owned.first; row < owned.last; ++row) {
       const size_t count = find_owned(lookups, row, row + 1, found);
-      for (size_t i = 0; i < count; ++i) run[i] = lookups.dy[found[i]];
+      for (size_t i = 0; i < count; ++i) {
+        std::copy_n(lookups.dy + found[i] * kCols, kCols, run + i * kCols);
+      }
       sums.add_run(row - owned.first, run, count);
     }
   }
 }
 
-void sum_owned(const OwnedColumn& column, BadIndex& bad) {
-  const int64_t owners = column.plan.owners;
-  const OwnedRows first_of = share_table(column);
+template <size_t kCols>
+void sum_owned_columns(const OwnedTable& table, BadIndex& bad) {
+  const int64_t owners = table.plan.owners;
+  const OwnedRows first_of = share_table(table);
   parallel_blocks(owners, [&](int64_t owner) {
     const int64_t first = first_of[static_cast<size_t>(owner)];
     const int64_t count = first_of[static_cast<size_t>(owner + 1)] - first;
     // The first one looks for bad indices.
     if (count == 0 && owner > 0) return;
-    Reader reader(column, owner == 0 ? &bad : nullptr);
+    Reader<kCols> reader(table, owner == 0 ? &bad : nullptr);
     const Owned owned{static_cast<int32_t>(first), static_cast<int32_t>(first + count)};
     const bool few = count <= few_owned(owners);
     const bool all = owners == 1 && !few;
     // Where no key is left out, those of what does not count have a sum, too.
-    RowSums sums(column.sums() + first, all ? count + 1 : count, column.long_sums(owner));
+    RowSums<kCols> sums(table.sums<kCols>() + first, all ? count + 1 : count,
+                        table.long_sums<kCols>(owner));
     if (all) {
       add_all(reader, sums);
     } else if (few) {
@@ -252,9 +258,13 @@ void sum_owned(const OwnedColumn& column, BadIndex& bad) {
     } else {
       add_owned(reader, owned, sums);
     }
-    visit_float(column.problem.dw.dtype,
-                [&](auto type) { write_sums<decltype(type)>(column, first, count, sums); });
+    visit_float(table.problem.dw.dtype,
+                [&](auto type) { write_sums<decltype(type), kCols>(table, first, count, sums); });
   });
+}
+
+void sum_owned(const OwnedTable& table, BadIndex& bad) {
+  visit_narrow(table.problem.cols, [&](auto columns) { sum_owned_columns<columns()>(table, bad); });
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A table of one column whose sums the caches hold: each of a few tasks owns a part of the table,
+// A narrow table whose sums the caches hold: each of a few tasks owns a part of the table,
 // goes over all keys in their order and adds up the gradient rows of its own (owners-inl.h).
 // Nothing is moved, so that this takes a third of the time of a sort, but every owner looks at
 // every key. Does not influence the bits.
@@ -11,10 +11,11 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <type_traits>
 
 #include "kernels/cpu/rows.h"
 #include "ops/embedding_dense_backward/buckets.h"
-#include "ops/embedding_dense_backward/one_column.h"
+#include "ops/embedding_dense_backward/narrow.h"
 #include "ops/embedding_dense_backward/order.h"
 #include "ops/embedding_dense_backward/problem.h"
 
@@ -25,40 +26,64 @@ namespace aclgrad::embedding_dense_backward {
 inline constexpr int64_t kMostOwners = 8;
 // Indices that are worth an owner, 10 to 20 us of one core.
 inline constexpr int64_t kOwnerShare = 8192;
-// Table rows, of all owners: 4 MiB of sums (Zen 4 with 32 MiB of L3, 4 million FP32 gradient rows,
-// times as long as by buckets, two cores and one: 200000 table rows 0.72 and 0.61, 500000 0.81 and
-// 0.89, 1000000 1.6).
-inline constexpr int64_t kMostOwnedRows = int64_t{1} << 18;
+// Bytes of sums of all table rows, of one column and of more (Zen 4 with 32 MiB of L3, 4 million
+// FP32 gradient rows, times as long as by buckets, two cores and one: 200000 table rows 0.72 and
+// 0.61, 500000 0.81 and 0.89, 1000000 1.6; a sort takes longer than buckets).
+inline constexpr int64_t kMostSumBytes = int64_t{4} << 20;
+inline constexpr int64_t kMostSumBytesBesideSort = int64_t{8} << 20;
 
 // Gradient rows with gaps between them cost a line of memory each, which several owners would all
 // fetch (two cores of Zen 4, 2000000x1000x1 with a stride of 16, two owners and buckets: 10 and
 // 8 ms).
 inline bool rows_follow(const View& dy) {
   const RowOffsets rows(dy, dy.rank - 1);
-  return rows.uniform() && rows.stride() == 1;
+  return rows.uniform() && rows.stride() == dy.sizes[dy.rank - 1];
 }
 
-// How many owners share the table; 0: it goes another way.
-inline int64_t owners_of(const Problem& problem, int64_t threads) {
-  const bool takes = problem.cols == 1 && problem.rows > kStackIndices &&
-                     problem.rows <= INT32_MAX && problem.table_rows <= kMostOwnedRows &&
-                     problem.table_rows <= problem.rows &&
-                     (threads <= kMostOwners || problem.rows < kLeastBucketed);
-  if (!takes) return 0;
-  const int64_t most = std::min({threads, kMostOwners, problem.table_rows});
-  const int64_t owners = std::clamp(problem.rows / kOwnerShare, int64_t{1}, most);
-  return owners == 1 || rows_follow(problem.dy) ? owners : 0;
+// Calls use(columns) with the number of columns as a constant.
+template <class Use>
+constexpr auto visit_narrow(int64_t cols, Use&& use) {
+  switch (cols) {
+    case 1:
+      return use(std::integral_constant<size_t, 1>());
+    case 2:
+      return use(std::integral_constant<size_t, 2>());
+    case 3:
+      return use(std::integral_constant<size_t, 3>());
+    default:
+      return use(std::integral_constant<size_t, kMostNarrowColumns>());
+  }
 }
 
 // LongSums of an owner.
 constexpr int64_t long_sums_of_owner(const Problem& problem) {
-  return problem.rows / kColumnSegment;
+  return problem.rows / kNarrowSegment * problem.cols;
+}
+constexpr int64_t sum_bytes(int64_t cols) {
+  return visit_narrow(cols,
+                      [](auto columns) { return static_cast<int64_t>(sizeof(RowSum<columns()>)); });
 }
 // Bytes of the second buffer: the sums of the table's rows and of one for all that does not count,
 // then the LongSums of each owner.
 constexpr int64_t owners_bytes(const Problem& problem, int64_t owners) {
-  return (problem.table_rows + 1) * static_cast<int64_t>(sizeof(RowSum)) +
+  return (problem.table_rows + 1) * sum_bytes(problem.cols) +
          owners * long_sums_of_owner(problem) * static_cast<int64_t>(sizeof(LongSum));
+}
+
+// How many owners share the table; 0: it goes another way.
+inline int64_t owners_of(const Problem& problem, int64_t threads) {
+  if (problem.cols == 0 || problem.cols > int64_t{kMostNarrowColumns}) return 0;
+  const int64_t most_bytes = problem.cols == 1 ? kMostSumBytes : kMostSumBytesBesideSort;
+  // The sort's workspace is 16 bytes an index, 4 of which are keys here, and 8 a table row.
+  const int64_t most_rows = std::min(most_bytes / sum_bytes(problem.cols), problem.rows);
+  const bool takes = problem.rows > kStackIndices && problem.rows <= INT32_MAX &&
+                     problem.table_rows <= most_rows &&
+                     (threads <= kMostOwners || problem.rows < kLeastBucketed);
+  if (!takes) return 0;
+  const int64_t most = std::min({threads, kMostOwners, problem.table_rows});
+  const int64_t owners = std::clamp(problem.rows / kOwnerShare, int64_t{1}, most);
+  const bool fits = owners_bytes(problem, owners) <= 12 * problem.rows + 8 * problem.table_rows;
+  return fits && (owners == 1 || rows_follow(problem.dy)) ? owners : 0;
 }
 
 // Indices that owners read themselves: integers that follow each other.
@@ -91,7 +116,7 @@ inline bool begin_by_rising(const Problem& problem, const void* indices) {
   return rise;
 }
 
-struct OwnedColumn : OneColumn {
+struct OwnedTable : NarrowTable {
   bool has_keys;  // else they are made of the indices, which are_read_by_owners()
 
   int32_t key(int64_t position) const {
@@ -103,9 +128,13 @@ struct OwnedColumn : OneColumn {
     });
     return key;
   }
-  RowSum* sums() const { return static_cast<RowSum*>(at.buffers[1]); }
+  template <size_t kCols>
+  RowSum<kCols>* sums() const {
+    return static_cast<RowSum<kCols>*>(at.buffers[1]);
+  }
+  template <size_t kCols>
   LongSum* long_sums(int64_t owner) const {
-    auto* const first = reinterpret_cast<LongSum*>(sums() + problem.table_rows + 1);
+    auto* const first = reinterpret_cast<LongSum*>(sums<kCols>() + problem.table_rows + 1);
     return first + owner * long_sums_of_owner(problem);
   }
 };
@@ -114,19 +143,19 @@ struct OwnedColumn : OneColumn {
 // together, but for a table row that has more; how many gradient rows those before a table row have
 // is told from a sample.
 using OwnedRows = std::array<int64_t, kMostOwners + 1>;
-inline OwnedRows share_table(const OwnedColumn& column) {
+inline OwnedRows share_table(const OwnedTable& table) {
   OwnedRows first;
-  first.fill(column.problem.table_rows);
+  first.fill(table.problem.table_rows);
   first[0] = 0;
-  if (column.plan.owners == 1) return first;
+  if (table.plan.owners == 1) return first;
   constexpr int64_t kLeastSample = 64, kMostSample = 1024, kSampled = 512;
-  const int64_t rows = column.problem.rows;
-  const int64_t table_rows = column.problem.table_rows;
-  const int64_t owners = column.plan.owners;
+  const int64_t rows = table.problem.rows;
+  const int64_t table_rows = table.problem.table_rows;
+  const int64_t owners = table.plan.owners;
   std::array<int32_t, kMostSample> sample;
   const int64_t count = std::clamp(rows / kSampled, kLeastSample, kMostSample);
   for (int64_t i = 0; i < count; ++i) {
-    sample[static_cast<size_t>(i)] = column.key(rows * i / count);
+    sample[static_cast<size_t>(i)] = table.key(rows * i / count);
   }
   const auto end = sample.begin() + count;
   std::sort(sample.begin(), end);

@@ -45,9 +45,9 @@ struct Plan {
   int passes = 1;           // of the sort
   int64_t sort_blocks = 1;  // blocks of positions
   int64_t sort_block = 0;   // positions in each but the last
-  // A table of one column, unless its indices rise: tasks that each own a part of it (owners.h).
+  // A narrow table, unless its indices rise: tasks that each own a part of it (owners.h).
   int64_t owners = 0;
-  // Such a table and many indices without owners: unless those rise, the sort stops at buckets of
+  // One column and many indices without owners: unless those rise, the sort stops at buckets of
   // 2^bucket_bits table rows, each of which is summed at once (buckets.h).
   bool has_buckets = false;
   int bucket_bits = 0;

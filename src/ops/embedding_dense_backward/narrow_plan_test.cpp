@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How tables of one column are cut: into buckets, and among owners.
+// How narrow tables are cut: into buckets, and among owners.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -84,7 +84,10 @@ TEST(EmbeddingDenseBackward, HowManyOwnersTablesHave) {
       {{256, 9, 1}, 2, 0},          {{257, 9, 1}, 2, 1},          {{257, 258, 1}, 2, 0},
       {{16383, 9, 1}, 2, 1},        {{16384, 9, 1}, 2, 2},        {{16384, 9, 1}, 8, 2},
       {{65535, 9, 1}, 64, 7},       {{65536, 9, 1}, 9, 0},        {{65536, 9, 1}, 8, 8},
-      {{1000000, 1, 1}, 8, 1},      {{1000000, 3, 1}, 8, 3},      {{1000000, 3, 2}, 8, 0},
+      {{1000000, 1, 1}, 8, 1},      {{1000000, 3, 1}, 8, 3},      {{1000000, 3, 5}, 8, 0},
+                        {{1000000, 3, 4}, 8, 3},      {{1000000, 149796, 4}, 3, 3},
+                        {{1000000, 149797, 4}, 3, 0}, {{1000000, 3, 0}, 8, 0},
+                        {{9000, 2227, 4}, 1, 1},      {{9000, 2228, 4}, 1, 0},
       {{1000000, 262144, 1}, 3, 3}, {{1000000, 262145, 1}, 3, 0}, {{INT64_C(1) << 31, 9, 1}, 3, 0}};
   for (const auto& [shape, threads, owners] : cases) {
     EXPECT_EQ(owners_of(problem_of(shape), threads), owners)

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tables of one column, as their kernels see them. To fetch a gradient row of theirs by its
-// position costs a line of memory, and to sort the position as much as to sort the row itself. So
-// nothing is sorted: where the sums of all table rows fit the caches, threads own parts of the
-// table (owners.h); elsewhere the rows go to buckets (buckets.h). Does not influence the bits.
-#ifndef ACLGRAD_OPS_EMBEDDING_DENSE_BACKWARD_ONE_COLUMN_H_
-#define ACLGRAD_OPS_EMBEDDING_DENSE_BACKWARD_ONE_COLUMN_H_
+// Narrow tables, of up to four columns, as their kernels see them. To fetch a gradient row of
+// theirs by its position costs a line of memory, of which it needs a quarter at most. So nothing is
+// sorted where the sums of all table rows fit the caches: threads own parts of the table
+// (owners.h). With one column the position is as long as the row: elsewhere such rows go to buckets
+// (buckets.h), and only those of two to four columns are sorted. Does not influence the bits.
+#ifndef ACLGRAD_OPS_EMBEDDING_DENSE_BACKWARD_NARROW_H_
+#define ACLGRAD_OPS_EMBEDDING_DENSE_BACKWARD_NARROW_H_
 
+#include <cstddef>
 #include <cstdint>
 
 #include "ops/embedding_dense_backward/problem.h"
@@ -13,18 +15,21 @@
 
 namespace aclgrad::embedding_dense_backward {
 
-inline constexpr int64_t kColumnSegment = segment_rows(1);
+inline constexpr size_t kMostNarrowColumns = 4;
+inline constexpr int64_t kNarrowSegment = segment_rows(1);
+static_assert(segment_rows(kMostNarrowColumns) == kNarrowSegment);
 
 // What is known of a table row while gradient rows are added to it.
+template <size_t kCols>
 struct RowSum {
-  float chain;  // that is not over
+  float chain[kCols];  // that is not over
   uint32_t count;
-  double total;  // of chains that are over; of a segment and more: which LongSum it has
+  double total[kCols];  // of chains that are over; of a segment and more: which LongSums it has
 };
 
-// A run of a segment's rows and more, while it grows. Whether the rows since the last multiple of
-// a segment are one by themselves is known when as many have come; else they belong to the one
-// before.
+// A column of a run of a segment's rows and more, while it grows. Whether the rows since the last
+// multiple of a segment are one by themselves is known when as many have come; else they belong to
+// the one before.
 struct LongSum {
   double joined;  // segments that are over, all but `closed`
   double closed;  // the one before the last multiple
@@ -33,7 +38,7 @@ struct LongSum {
 
   // The chain that ends with row `count`.
   void add(double chain, uint32_t count) {
-    constexpr uint32_t kSegment{kColumnSegment};
+    constexpr uint32_t kSegment{kNarrowSegment};
     const uint32_t within = count % kSegment;
     open += chain;
     fresh = within == uint32_t{kChain} ? chain : fresh + chain;
@@ -45,7 +50,7 @@ struct LongSum {
   double total(float rest, int64_t count) const {
     const bool whole = count % int64_t{kChain} == 0;
     const double last = whole ? open : open + static_cast<double>(rest);
-    return count < 2 * kColumnSegment ? last : joined + last;
+    return count < 2 * kNarrowSegment ? last : joined + last;
   }
 };
 
@@ -64,7 +69,7 @@ int64_t first_behind(int64_t target, int64_t low, int64_t high, Before&& before)
 }
 
 // One call.
-struct OneColumn {
+struct NarrowTable {
   const Problem& problem;
   const Plan& plan;
   const Addresses& at;
@@ -75,4 +80,4 @@ struct OneColumn {
 
 }  // namespace aclgrad::embedding_dense_backward
 
-#endif  // ACLGRAD_OPS_EMBEDDING_DENSE_BACKWARD_ONE_COLUMN_H_
+#endif  // ACLGRAD_OPS_EMBEDDING_DENSE_BACKWARD_NARROW_H_

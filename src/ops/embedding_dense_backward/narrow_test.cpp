@@ -96,14 +96,13 @@ INSTANTIATE_TEST_SUITE_P(EmbeddingDenseBackward, NarrowTable,
 // many as there can be; an output that passes the caches. For owners one table row each, few, many,
 // parts of a vector, and a table that is too long; few indices.
 TEST_P(NarrowTable, HasTheBitsOfWide) {
-  const Shape shapes[] = {
-      narrow(65535, 9),      narrow(65536, 1),         narrow(65537, 2),
-      narrow(70001, 63),     narrow(70002, 64),        narrow(80001, 5000),
-      narrow(65536, 524287), narrow(65537, 524288),    narrow(2100001, 3000),
-      narrow(300001, 65536), narrow(1100001, 5000000), narrow(300001, 262144),
-      narrow(300001, 262145), narrow(257, 1),          narrow(257, 257),
-      narrow(300, 301),      narrow(1031, 12),         narrow(16400, 13),
-      narrow(40000, 3),      narrow(66000, 66000)};
+  const Shape shapes[] = {narrow(65535, 9),       narrow(65536, 1),         narrow(65537, 2),
+                          narrow(70001, 63),      narrow(70002, 64),        narrow(80001, 5000),
+                          narrow(65536, 524287),  narrow(65537, 524288),    narrow(2100001, 3000),
+                          narrow(300001, 65536),  narrow(1100001, 5000000), narrow(300001, 262144),
+                          narrow(300001, 262145), narrow(257, 1),           narrow(257, 257),
+                          narrow(300, 301),       narrow(1031, 12),         narrow(16400, 13),
+                          narrow(40000, 3),       narrow(66000, 66000)};
   size_t next = 0;
   for (const Shape& shape : shapes) {
     Options options = all_of(kFloats[next % std::size(kFloats)]);

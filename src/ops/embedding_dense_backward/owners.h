@@ -22,7 +22,7 @@
 namespace aclgrad::embedding_dense_backward {
 
 // More owners would look at more keys than they add up gradient rows: with more threads many
-// indices go to buckets.
+// indices go to buckets or are sorted.
 inline constexpr int64_t kMostOwners = 8;
 // Indices that are worth an owner, 10 to 20 us of one core.
 inline constexpr int64_t kOwnerShare = 8192;
@@ -35,9 +35,9 @@ inline constexpr int64_t kMostSumBytesBesideSort = int64_t{8} << 20;
 // Gradient rows with gaps between them cost a line of memory each, which several owners would all
 // fetch (two cores of Zen 4, 2000000x1000x1 with a stride of 16, two owners and buckets: 10 and
 // 8 ms).
-inline bool rows_follow(const View& dy) {
-  const RowOffsets rows(dy, dy.rank - 1);
-  return rows.uniform() && rows.stride() == dy.sizes[dy.rank - 1];
+inline bool rows_follow(const Problem& problem) {
+  const RowOffsets rows(problem.dy, problem.dy.rank - 1);
+  return rows.uniform() && rows.stride() == problem.cols;
 }
 
 // Calls use(columns) with the number of columns as a constant.
@@ -83,7 +83,7 @@ inline int64_t owners_of(const Problem& problem, int64_t threads) {
   const int64_t most = std::min({threads, kMostOwners, problem.table_rows});
   const int64_t owners = std::clamp(problem.rows / kOwnerShare, int64_t{1}, most);
   const bool fits = owners_bytes(problem, owners) <= 12 * problem.rows + 8 * problem.table_rows;
-  return fits && (owners == 1 || rows_follow(problem.dy)) ? owners : 0;
+  return fits && (owners == 1 || rows_follow(problem)) ? owners : 0;
 }
 
 // Indices that owners read themselves: integers that follow each other.

@@ -166,7 +166,7 @@ HWY_NOINLINE void sum_bucket(const Buckets& table, int64_t bucket, RowSum<1>* sc
   if (table.plan.bucket_bits == 0) {
     alignas(64) float values[1 + kLanes] = {};
     values[0] = sum_run_of(records, end - begin, table.problem.scale_by_frequency);
-    return write_values<TOut, 1>(table, row, 1, values);
+    return write_values<TOut>(table, row, 1, values);
   }
   // Keys are no longer needed: this part of them has room for the sums of the longest runs.
   auto* const spare = static_cast<LongSum*>(table.spare(begin, alignof(LongSum)));

@@ -39,13 +39,35 @@ HWY_INLINE float value_of_total(double total, int64_t count, bool by_frequency) 
   return static_cast<float>(by_frequency ? total / static_cast<double>(count) : total);
 }
 
+// The elements of a row.
+template <size_t kWidth>
+struct RowVectors {
+  using Tag = hn::CappedTag<float, kWidth>;
+  static constexpr size_t kPart = hn::MaxLanes(Tag());
+  static constexpr size_t kCount = kWidth / kPart;
+
+  HWY_INLINE void load(const float* row) {
+    for (size_t i = 0; i < kCount; ++i) part[i] = hn::LoadU(Tag(), row + i * kPart);
+  }
+  HWY_INLINE void add(const float* row) {
+    for (size_t i = 0; i < kCount; ++i) {
+      part[i] = hn::Add(part[i], hn::LoadU(Tag(), row + i * kPart));
+    }
+  }
+  HWY_INLINE void store(float* row) const {
+    for (size_t i = 0; i < kCount; ++i) hn::StoreU(part[i], Tag(), row + i * kPart);
+  }
+
+  hn::Vec<Tag> part[kCount];
+};
+
 // The sums of table rows, whose gradient rows come in any order of the table.
-template <size_t kCols>
+template <size_t kWidth>
 class RowSums {
  public:
-  using Sum = RowSum<kCols>;
+  using Sum = RowSum<kWidth>;
 
-  // `rows`: room for so many sums; `spare`: for kCols LongSums for each segment of all gradient
+  // `rows`: room for so many sums; `spare`: for kWidth LongSums for each segment of all gradient
   // rows.
   RowSums(Sum* rows, int64_t count, LongSum* spare) : rows_(rows), long_sums_(spare) {
     std::fill_n(rows, count, Sum{});
@@ -53,44 +75,46 @@ class RowSums {
 
   HWY_INLINE void add(int64_t index, const float* dy) {
     Sum& row = rows_[index];
-    for (size_t c = 0; c < kCols; ++c) row.chain[c] += dy[c];
+    RowVectors<kWidth> chain;
+    chain.load(row.chain);
+    chain.add(dy);
+    chain.store(row.chain);
     if (++row.count % uint32_t{kChain} == 0) end_chain(row);
   }
 
-  // The next `count` gradient rows of one table row: four chains at once where they are whole.
-  void add_run(int64_t index, const float* dy, size_t count) {
+  // The next `count` gradient rows of one table row, row_at(0), row_at(1), ...: four chains at once
+  // where they are whole.
+  template <class RowAt>
+  HWY_INLINE void add_run(int64_t index, size_t count, const RowAt& row_at) {
     Sum& row = rows_[index];
+    size_t next = 0;
     const auto add_to_chain = [&](size_t most) HWY_ATTR {
-      const size_t now = std::min(most, count);
-      Chain chain;
-      std::copy_n(row.chain, kCols, chain);
-      for (size_t r = 0; r < now; ++r, dy += kCols) {
-        for (size_t c = 0; c < kCols; ++c) chain[c] += dy[c];
-      }
-      std::copy_n(chain, kCols, row.chain);
-      row.count += static_cast<uint32_t>(now);
-      count -= now;
+      const size_t end = std::min(next + most, count);
+      row.count += static_cast<uint32_t>(end - next);
+      RowVectors<kWidth> chain;
+      chain.load(row.chain);
+      for (; next < end; ++next) chain.add(row_at(next));
+      chain.store(row.chain);
       if (row.count % uint32_t{kChain} == 0) end_chain(row);
     };
     if (const size_t open = row.count % kChain; open != 0 && count != 0) {
       add_to_chain(kChain - open);
     }
     constexpr size_t kAtOnce = 4;
-    for (; count >= kAtOnce * kChain; count -= kAtOnce * kChain, dy += kAtOnce * kChain * kCols) {
-      Chain chains[kAtOnce] = {};
+    for (; count - next >= kAtOnce * kChain; next += kAtOnce * kChain) {
+      constexpr float kZeros[kWidth] = {};
+      RowVectors<kWidth> chains[kAtOnce];
+      for (auto& chain : chains) chain.load(kZeros);
       for (size_t r = 0; r < kChain; ++r) {
-        for (size_t i = 0; i < kAtOnce; ++i) {
-          const float* const from = dy + (i * kChain + r) * kCols;
-          for (size_t c = 0; c < kCols; ++c) chains[i][c] += from[c];
-        }
+        for (size_t i = 0; i < kAtOnce; ++i) chains[i].add(row_at(next + i * kChain + r));
       }
-      for (const Chain& chain : chains) {
-        std::copy_n(chain, kCols, row.chain);
+      for (const auto& chain : chains) {
+        chain.store(row.chain);
         row.count += uint32_t{kChain};
         end_chain(row);
       }
     }
-    while (count != 0) add_to_chain(kChain);
+    while (next < count) add_to_chain(kChain);
   }
 
   float value(int64_t index, size_t column, bool by_frequency) const {
@@ -108,29 +132,27 @@ class RowSums {
   }
 
  private:
-  using Chain = float[kCols];
-
   LongSum* long_sums_of(const Sum& row) const {
-    return long_sums_ + std::bit_cast<uint64_t>(row.total[0]) * kCols;
+    return long_sums_ + std::bit_cast<uint64_t>(row.total[0]) * kWidth;
   }
 
   HWY_INLINE void end_chain(Sum& row) {
     constexpr uint32_t kSegment{kNarrowSegment};
-    double chain[kCols];
-    for (size_t c = 0; c < kCols; ++c) {
+    double chain[kWidth];
+    for (size_t c = 0; c < kWidth; ++c) {
       chain[c] = static_cast<double>(row.chain[c]);
       row.chain[c] = 0.0f;
     }
     if (row.count > kSegment) {
       LongSum* const sums = long_sums_of(row);
-      for (size_t c = 0; c < kCols; ++c) sums[c].add(chain[c], row.count);
+      for (size_t c = 0; c < kWidth; ++c) sums[c].add(chain[c], row.count);
       return;
     }
     const bool first = row.count == uint32_t{kChain};
-    for (size_t c = 0; c < kCols; ++c) row.total[c] = first ? chain[c] : row.total[c] + chain[c];
+    for (size_t c = 0; c < kWidth; ++c) row.total[c] = first ? chain[c] : row.total[c] + chain[c];
     if (row.count != kSegment) return;
-    for (size_t c = 0; c < kCols; ++c) {
-      new (long_sums_ + used_ * kCols + c) LongSum{0.0, row.total[c], 0.0, row.total[c]};
+    for (size_t c = 0; c < kWidth; ++c) {
+      new (long_sums_ + used_ * kWidth + c) LongSum{0.0, row.total[c], 0.0, row.total[c]};
     }
     row.total[0] = std::bit_cast<double>(used_++);
   }
@@ -149,15 +171,15 @@ HWY_INLINE float float_at(const T* p) {
 }
 
 // Rows [row, row + count) of dw; behind the last of `values` there are sixteen more.
-template <class TOut, size_t kCols>
+template <class TOut>
 HWY_INLINE void write_values(const NarrowTable& table, int64_t row, int64_t count,
                              const float* values) {
   TOut* const dw = static_cast<TOut*>(table.at.dw);
   const RowOffsets& rows = table.plan.dw_rows;
-  constexpr auto kStride = static_cast<int64_t>(kCols);
-  if (rows.stride() == kStride) {
-    TOut* const out = dw + row * kStride;
-    const Columns whole{0, static_cast<size_t>(count) * kCols};
+  const int64_t cols = table.problem.cols;
+  if (rows.stride() == cols) {
+    TOut* const out = dw + row * cols;
+    const Columns whole{0, static_cast<size_t>(count * cols)};
     const Columns streamed = streamed_columns(table.stream, out, whole);
     for (size_t at = 0; at < whole.last; at += kLanes) {
       put(load16(values + at), out, at, std::min(whole.last - at, kLanes), streamed);
@@ -165,25 +187,26 @@ HWY_INLINE void write_values(const NarrowTable& table, int64_t row, int64_t coun
     return;
   }
   for (int64_t i = 0; i < count; ++i) {
-    store_first(load16(values + i * kStride), dw + rows(row + i), kCols);
+    store_first(load16(values + i * cols), dw + rows(row + i), static_cast<size_t>(cols));
   }
 }
 
 // Rows [first, first + count) of dw from their sums.
-template <class TOut, size_t kCols>
+template <class TOut, size_t kWidth>
 HWY_INLINE void write_sums(const NarrowTable& table, int64_t first, int64_t count,
-                           const RowSums<kCols>& sums) {
+                           const RowSums<kWidth>& sums) {
   constexpr int64_t kRows = 64;
-  alignas(64) float values[kRows * kCols + kLanes] = {};
+  const auto cols = static_cast<size_t>(table.problem.cols);
+  alignas(64) float values[kRows * kWidth + kLanes] = {};
   for (int64_t at = 0; at < count; at += kRows) {
     const int64_t now = std::min(kRows, count - at);
     float* value = values;
     for (int64_t i = 0; i < now; ++i) {
-      for (size_t c = 0; c < kCols; ++c) {
+      for (size_t c = 0; c < cols; ++c) {
         *value++ = sums.value(at + i, c, table.problem.scale_by_frequency);
       }
     }
-    write_values<TOut, kCols>(table, first + at, now, values);
+    write_values<TOut>(table, first + at, now, values);
   }
   if (table.stream) hwy::FlushStream();
 }

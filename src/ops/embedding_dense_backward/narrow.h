@@ -1,30 +1,45 @@
 // SPDX-License-Identifier: Apache-2.0
-// Narrow tables, of up to four columns, as their kernels see them. To fetch a gradient row of
-// theirs by its position costs a line of memory, of which it needs a quarter at most. So nothing is
-// sorted where the sums of all table rows fit the caches: threads own parts of the table
-// (owners.h). With one column the position is as long as the row: elsewhere such rows go to buckets
-// (buckets.h), and only those of two to four columns are sorted. Does not influence the bits.
+// Narrow tables, of up to 32 columns, as their kernels see them. To sort the position of a gradient
+// row of theirs and to fetch the row from there, mostly a line of memory or two, costs more than to
+// add it up. So nothing is sorted where the sums of all table rows fit the caches: threads own
+// parts of the table (owners.h). With one column the position is as long as the row: elsewhere such
+// rows go to buckets (buckets.h), and only those of more columns are sorted. Does not influence the
+// bits.
 #ifndef ACLGRAD_OPS_EMBEDDING_DENSE_BACKWARD_NARROW_H_
 #define ACLGRAD_OPS_EMBEDDING_DENSE_BACKWARD_NARROW_H_
 
 #include <cstddef>
 #include <cstdint>
+#include <type_traits>
 
 #include "ops/embedding_dense_backward/problem.h"
 #include "ops/embedding_dense_backward/tree.h"
 
 namespace aclgrad::embedding_dense_backward {
 
-inline constexpr size_t kMostNarrowColumns = 4;
+inline constexpr int64_t kMostNarrowColumns = 32;
 inline constexpr int64_t kNarrowSegment = segment_rows(1);
 static_assert(segment_rows(kMostNarrowColumns) == kNarrowSegment);
 
-// What is known of a table row while gradient rows are added to it.
-template <size_t kCols>
-struct RowSum {
-  float chain[kCols];  // that is not over
+// Columns of a sum: those of the table, or more, of which the last ones are not used.
+template <size_t kWidth>
+using Width = std::integral_constant<size_t, kWidth>;
+// Calls use(Width).
+template <class Use>
+constexpr auto visit_width(int64_t cols, Use&& use) {
+  if (cols <= 1) return use(Width<1>());
+  if (cols == 2) return use(Width<2>());
+  if (cols <= 4) return use(Width<4>());
+  if (cols <= 8) return use(Width<8>());
+  return cols <= 16 ? use(Width<16>()) : use(Width<32>());
+}
+
+// What is known of a table row while gradient rows are added to it. Wide ones are whole lines.
+template <size_t kWidth>
+struct alignas(kWidth < 8 ? 8 : 64) RowSum {
+  float chain[kWidth];  // that is not over
   uint32_t count;
-  double total[kCols];  // of chains that are over; of a segment and more: which LongSums it has
+  double total[kWidth];  // of chains that are over; of a segment and more: which LongSums it has
 };
 
 // A column of a run of a segment's rows and more, while it grows. Whether the rows since the last

@@ -32,15 +32,24 @@ using namespace aclgrad::HWY_NAMESPACE;
 
 // Indices that are looked at at once; their keys and gradient rows stay in L1, and meanwhile those
 // of the next ones come from memory (Zen 4, two cores, times as long as with 1024 at once of which
-// nothing was asked for: 4000000x100000x1 0.81, 4000000x250000x1 0.87, 4000000x2x1 0.77).
-constexpr int64_t kLookedAt = 512;
-template <size_t kCols, class T>
-HWY_INLINE void ask_for_next(const T* elements) {
-  constexpr auto kBytes = static_cast<intptr_t>(kLookedAt * kCols * sizeof(T));
-  for (intptr_t line = 0; line < kBytes; line += intptr_t{kLineBytes}) {
-    prefetch_to_l2(elements, kBytes + line);
+// nothing was asked for: 4000000x100000x1 0.81, 4000000x250000x1 0.87, 4000000x2x1 0.77). Of wide
+// rows fewer, 16 KiB.
+template <size_t kWidth>
+constexpr int64_t kLookedAt = std::min<int64_t>(512, 4096 / kWidth);
+template <size_t kWidth, class T>
+HWY_INLINE void ask_for_next(const T* elements, int64_t cols) {
+  const auto bytes = static_cast<intptr_t>(kLookedAt<kWidth> * cols * intptr_t{sizeof(T)});
+  for (intptr_t line = 0; line < bytes; line += intptr_t{kLineBytes}) {
+    prefetch_to_l2(elements, bytes + line);
   }
 }
+
+// Rows of three columns and more ask, one by one, for what lies so many bytes behind them: so many
+// lines at once as their blocks have find too few buffers (one core of Zen 4, time beside that: f32
+// 250000x1000x16 0.58, 500000x2x8 0.63, 1000000x2x4 0.57; 4 KiB 1.0 to 1.2).
+template <size_t kWidth>
+constexpr bool kAsksRowByRow = kWidth >= 4;
+constexpr intptr_t kAhead = 8192;
 
 // A part's indices, of which the upper halves, where they have some, are in `above`.
 HWY_INLINE VecU32 load_indices(const int32_t* p, VecU32&) {
@@ -94,36 +103,50 @@ HWY_INLINE bool read_keys(const Problem& problem, const T* indices, size_t count
   return all;
 }
 
-// Keys and gradient rows of consecutive positions.
+// Keys and gradient rows of consecutive positions. Behind the last row there are as many floats as
+// a sum has more columns, so that every row may be read as one of kWidth.
+template <size_t kWidth>
 struct Lookups {
   const int32_t* keys;
   const float* dy;
+  size_t cols;
   size_t count;
+  bool in_place;  // dy is where it came from
+
+  const float* row(size_t i) const { return dy + i * (kWidth < 4 ? kWidth : cols); }
+  HWY_INLINE void ask_behind(size_t i, intptr_t ahead) const {
+    if (!kAsksRowByRow<kWidth> || !in_place) return;
+    for (intptr_t line = 0; line < intptr_t{kWidth * sizeof(float)}; line += intptr_t{kLineBytes}) {
+      prefetch_to_l2(row(i), ahead + line);
+    }
+  }
 };
 
 // Goes over all of them in their order.
-template <size_t kCols>
+template <size_t kWidth>
 class Reader {
  public:
-  Reader(const OwnedTable& table, BadIndex* bad) : table_(table), bad_(bad) {}
+  Reader(const OwnedTable& table, BadIndex* bad) : table_(table), bad_(bad) {
+    lookups_.cols = static_cast<size_t>(table.problem.cols);
+  }
 
   bool next() {
     begin_ += static_cast<int64_t>(lookups_.count);
     if (begin_ == table_.problem.rows) return false;
-    lookups_.count = static_cast<size_t>(std::min(kLookedAt, table_.problem.rows - begin_));
+    lookups_.count = static_cast<size_t>(std::min(kLookedAt<kWidth>, table_.problem.rows - begin_));
     lookups_.keys = keys();
     visit_float(table_.problem.dy.dtype,
                 [&](auto type) { lookups_.dy = gradient_rows<decltype(type)>(); });
     return true;
   }
-  const Lookups& lookups() const { return lookups_; }
+  const Lookups<kWidth>& lookups() const { return lookups_; }
 
  private:
   const int32_t* keys() {
     if (table_.has_keys) return table_.keys() + begin_;
     visit_read_indices(table_.problem, table_.at.indices, [&](const auto* all) HWY_ATTR {
       const auto* const indices = all + begin_;
-      ask_for_next<1>(indices);
+      ask_for_next<kWidth>(indices, 1);
       const bool good = read_keys(table_.problem, indices, lookups_.count, keys_);
       if (good || bad_ == nullptr || bad_->position >= 0) return;
       const auto count = static_cast<int64_t>(lookups_.count);
@@ -136,23 +159,31 @@ class Reader {
   const float* gradient_rows() {
     const T* const dy = static_cast<const T*>(table_.at.dy);
     const RowOffsets& rows = table_.plan.dy_rows;
-    constexpr auto kStride = static_cast<int64_t>(kCols);
-    if (!rows.uniform() || rows.stride() != kStride) {
+    const int64_t cols = table_.problem.cols;
+    const size_t end = lookups_.count * lookups_.cols;
+    std::fill_n(dy_ + end, kWidth, 0.0f);
+    lookups_.in_place = false;
+    if (!rows.uniform() || rows.stride() != cols) {
       float* out = dy_;
       for (size_t i = 0; i < lookups_.count; ++i) {
         const T* const row = dy + rows(begin_ + static_cast<int64_t>(i));
-        for (size_t c = 0; c < kCols; ++c) *out++ = float_at(row + c);
+        for (size_t c = 0; c < lookups_.cols; ++c) *out++ = float_at(row + c);
       }
       return dy_;
     }
-    const T* const first = dy + begin_ * kStride;
-    ask_for_next<kCols>(first);
+    const T* const first = dy + begin_ * cols;
+    if (!kAsksRowByRow<kWidth>) ask_for_next<kWidth>(first, cols);
     if constexpr (std::is_same_v<T, float>) {
-      if (reinterpret_cast<uintptr_t>(first) % alignof(float) == 0) return first;
+      const bool ends = begin_ + kLookedAt<kWidth> >= table_.problem.rows && lookups_.cols < kWidth;
+      lookups_.in_place = !ends && reinterpret_cast<uintptr_t>(first) % alignof(float) == 0;
+      if (lookups_.in_place) return first;
     }
-    const size_t end = lookups_.count * kCols;
     size_t i = 0;
-    for (; i + kLanes <= end; i += kLanes) store_raw(load16(first + i), dy_ + i);
+    for (; i + kLanes <= end; i += kLanes) {
+      if (kAsksRowByRow<kWidth> && i % (kLineBytes / sizeof(T)) == 0)
+        prefetch_to_l2(first + i, kAhead);
+      store_raw(load16(first + i), dy_ + i);
+    }
     for (; i < end; ++i) dy_[i] = float_at(first + i);
     return dy_;
   }
@@ -160,13 +191,15 @@ class Reader {
   const OwnedTable& table_;
   BadIndex* const bad_;
   int64_t begin_ = 0;
-  Lookups lookups_{};
-  int32_t keys_[kLookedAt];
-  float dy_[kLookedAt * kCols];
+  Lookups<kWidth> lookups_{};
+  int32_t keys_[kLookedAt<kWidth>];
+  float dy_[(kLookedAt<kWidth> + 1) * kWidth];
 };
 
 // Which of the keys lie in [first, last), in their order; how many.
-HWY_INLINE size_t find_owned(const Lookups& lookups, int32_t first, int32_t last, uint32_t* found) {
+template <size_t kWidth>
+HWY_INLINE size_t find_owned(const Lookups<kWidth>& lookups, int32_t first, int32_t last,
+                             uint32_t* found) {
   const TagU32 d;
   const auto base = hn::Set(d, static_cast<uint32_t>(first));
   const auto length = hn::Set(d, static_cast<uint32_t>(last - first));
@@ -201,41 +234,45 @@ struct Owned {
 constexpr int64_t few_owned(int64_t owners) { return std::max(int64_t{1}, 12 / owners); }
 
 // Add the gradient rows of the owned table rows to their sums; those of all; of few.
-template <size_t kCols>
-HWY_NOINLINE void add_owned(Reader<kCols>& reader, Owned owned, RowSums<kCols>& sums) {
-  uint32_t found[kLookedAt + kPartLanes];
+template <size_t kWidth>
+HWY_NOINLINE void add_owned(Reader<kWidth>& reader, Owned owned, RowSums<kWidth>& sums) {
+  uint32_t found[kLookedAt<kWidth> + kPartLanes];
   while (reader.next()) {
-    const Lookups& lookups = reader.lookups();
+    const Lookups<kWidth>& lookups = reader.lookups();
     const size_t count = find_owned(lookups, owned.first, owned.last, found);
     for (size_t i = 0; i < count; ++i) {
-      sums.add(lookups.keys[found[i]] - owned.first, lookups.dy + found[i] * kCols);
+      lookups.ask_behind(found[i], kAhead);
+      sums.add(lookups.keys[found[i]] - owned.first, lookups.row(found[i]));
     }
   }
 }
-template <size_t kCols>
-HWY_NOINLINE void add_all(Reader<kCols>& reader, RowSums<kCols>& sums) {
+template <size_t kWidth>
+HWY_NOINLINE void add_all(Reader<kWidth>& reader, RowSums<kWidth>& sums) {
   while (reader.next()) {
-    const Lookups& lookups = reader.lookups();
-    for (size_t i = 0; i < lookups.count; ++i) sums.add(lookups.keys[i], lookups.dy + i * kCols);
+    const Lookups<kWidth>& lookups = reader.lookups();
+    for (size_t i = 0; i < lookups.count; ++i) {
+      lookups.ask_behind(i, kAhead);
+      sums.add(lookups.keys[i], lookups.row(i));
+    }
   }
 }
-template <size_t kCols>
-HWY_NOINLINE void add_row_by_row(Reader<kCols>& reader, Owned owned, RowSums<kCols>& sums) {
-  uint32_t found[kLookedAt + kPartLanes];
-  float run[kLookedAt * kCols];
+template <size_t kWidth>
+HWY_NOINLINE void add_row_by_row(Reader<kWidth>& reader, Owned owned, RowSums<kWidth>& sums) {
+  uint32_t found[kLookedAt<kWidth> + kPartLanes];
   while (reader.next()) {
-    const Lookups& lookups = reader.lookups();
+    const Lookups<kWidth>& lookups = reader.lookups();
     for (int32_t row = owned.first; row < owned.last; ++row) {
       const size_t count = find_owned(lookups, row, row + 1, found);
-      for (size_t i = 0; i < count; ++i) {
-        std::copy_n(lookups.dy + found[i] * kCols, kCols, run + i * kCols);
-      }
-      sums.add_run(row - owned.first, run, count);
+      const auto next = static_cast<intptr_t>(lookups.count * lookups.cols * sizeof(float));
+      sums.add_run(row - owned.first, count, [&](size_t i) HWY_ATTR {
+        lookups.ask_behind(found[i], next);
+        return lookups.row(found[i]);
+      });
     }
   }
 }
 
-template <size_t kCols>
+template <size_t kWidth>
 void sum_owned_columns(const OwnedTable& table, BadIndex& bad) {
   const int64_t owners = table.plan.owners;
   const OwnedRows first_of = share_table(table);
@@ -244,13 +281,13 @@ void sum_owned_columns(const OwnedTable& table, BadIndex& bad) {
     const int64_t count = first_of[static_cast<size_t>(owner + 1)] - first;
     // The first one looks for bad indices.
     if (count == 0 && owner > 0) return;
-    Reader<kCols> reader(table, owner == 0 ? &bad : nullptr);
+    Reader<kWidth> reader(table, owner == 0 ? &bad : nullptr);
     const Owned owned{static_cast<int32_t>(first), static_cast<int32_t>(first + count)};
     const bool few = count <= few_owned(owners);
     const bool all = owners == 1 && !few;
     // Where no key is left out, those of what does not count have a sum, too.
-    RowSums<kCols> sums(table.sums<kCols>() + first, all ? count + 1 : count,
-                        table.long_sums<kCols>(owner));
+    RowSums<kWidth> sums(table.sums<kWidth>() + first, all ? count + 1 : count,
+                         table.long_sums<kWidth>(owner));
     if (all) {
       add_all(reader, sums);
     } else if (few) {
@@ -259,12 +296,12 @@ void sum_owned_columns(const OwnedTable& table, BadIndex& bad) {
       add_owned(reader, owned, sums);
     }
     visit_float(table.problem.dw.dtype,
-                [&](auto type) { write_sums<decltype(type), kCols>(table, first, count, sums); });
+                [&](auto type) { write_sums<decltype(type)>(table, first, count, sums); });
   });
 }
 
 void sum_owned(const OwnedTable& table, BadIndex& bad) {
-  visit_narrow(table.problem.cols, [&](auto columns) { sum_owned_columns<columns()>(table, bad); });
+  visit_width(table.problem.cols, [&](auto width) { sum_owned_columns<width()>(table, bad); });
 }
 
 }  // namespace

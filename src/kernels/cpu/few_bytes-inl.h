@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The first bytes of a register on AVX2, without a masked load: two loads of as many bytes that
-// overlap, one of which is shifted.
+// The first bytes of 32 without a masked load: two loads of as many bytes that overlap, one of
+// which is shifted.
 
 #if defined(ACLGRAD_KERNELS_CPU_FEW_BYTES_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef ACLGRAD_KERNELS_CPU_FEW_BYTES_INL_H_
@@ -21,7 +21,7 @@ namespace aclgrad {
 namespace HWY_NAMESPACE {
 namespace {
 
-#if HWY_TARGET == HWY_AVX2
+#if HWY_TARGET <= HWY_AVX2
 using Bytes16 = hn::Vec<hn::Full128<uint8_t>>;
 
 // The bytes of `v` so many places further up, -16 to 16; zeros come in.
@@ -43,7 +43,7 @@ HWY_INLINE Bytes16 load_twice(const uint8_t* p, size_t count) {
 }
 
 // The first `count` bytes of 32, an even number of them, zeros behind; nothing else is read.
-HWY_INLINE VecU32 load_few_bytes(const void* from, size_t count) {
+HWY_INLINE hn::Vec<hn::Full256<uint32_t>> load_few_bytes(const void* from, size_t count) {
   const hn::Full128<uint8_t> d;
   const auto* const p = static_cast<const uint8_t*>(from);
   Bytes16 lower = hn::Zero(d), upper = hn::Zero(d);
@@ -57,7 +57,7 @@ HWY_INLINE VecU32 load_few_bytes(const void* from, size_t count) {
   } else if (count >= 2) {
     lower = load_twice<2>(p, count);
   }
-  return hn::BitCast(TagU32(), hn::Combine(hn::Full256<uint8_t>(), upper, lower));
+  return hn::BitCast(hn::Full256<uint32_t>(), hn::Combine(hn::Full256<uint8_t>(), upper, lower));
 }
 #endif
 

@@ -156,6 +156,38 @@ ACLGRAD_SIXTEEN F32x16 load_first(const T* p, size_t count) {
 #endif
 }
 
+// The same without touching a line that holds none of the elements, for rows that come from memory
+// one by one: a masked load waits for the lines of what it leaves out, too.
+template <class T>
+ACLGRAD_SIXTEEN F32x16 load_alone(const T* p, size_t count) {
+#if HWY_TARGET <= HWY_AVX2
+  F32x16 out;
+  if constexpr (std::is_same_v<T, float>) {
+    constexpr size_t kHalf = kLanes / 2;
+    const size_t above = count > kHalf ? count - kHalf : 0;
+    const auto lower = load_few_bytes(p, (count - above) * sizeof(float));
+    const auto upper = load_few_bytes(p + kHalf, above * sizeof(float));
+#if HWY_TARGET == HWY_AVX2
+    out.part[0] = hn::BitCast(TagF32(), lower);
+    out.part[1] = hn::BitCast(TagF32(), upper);
+#else
+    out.part[0] = hn::BitCast(TagF32(), hn::Combine(TagU32(), upper, lower));
+#endif
+  } else {
+    const auto both = hn::BitCast(hn::Full256<uint16_t>(), load_few_bytes(p, count * sizeof(T)));
+#if HWY_TARGET == HWY_AVX2
+    out.part[0] = widened(hn::LowerHalf(both), T());
+    out.part[1] = widened(hn::UpperHalf(TagU16(), both), T());
+#else
+    out.part[0] = widened(both, T());
+#endif
+  }
+  return out;
+#else
+  return load_first(p, count);
+#endif
+}
+
 // Stores round to nearest even and write the canonical NaN; kClean: v is none.
 HWY_INLINE VecF32 canonical(VecF32 v) {
   const VecF32 nan = hn::BitCast(TagF32(), hn::Set(TagU32(), kCanonicalNanF32));

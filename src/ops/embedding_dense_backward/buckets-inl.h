@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A table of one column: its gradient rows go to buckets of table rows (buckets.h), and each bucket
-// is added up.
+// A table of few columns: its gradient rows go to buckets of table rows (buckets.h), and each
+// bucket is added up.
 
 #if defined(ACLGRAD_OPS_EMBEDDING_DENSE_BACKWARD_BUCKETS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef ACLGRAD_OPS_EMBEDDING_DENSE_BACKWARD_BUCKETS_INL_H_
@@ -10,6 +10,7 @@
 #endif
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -23,6 +24,7 @@
 #include "kernels/cpu/parallel.h"
 #include "kernels/cpu/rows.h"
 #include "ops/embedding_dense_backward/buckets.h"
+#include "ops/embedding_dense_backward/keys-inl.h"
 #include "ops/embedding_dense_backward/narrow-inl.h"
 #include "ops/embedding_dense_backward/sweep.h"
 
@@ -33,33 +35,50 @@ namespace {
 
 using namespace aclgrad::HWY_NAMESPACE;
 
-static_assert(kLineRecords * sizeof(Record) == kLineBytes);
 static_assert(kLanes * sizeof(float) == kLineBytes);
 
-HWY_INLINE void stream_line(const Record* from, Record* to) {
-  const TagU32 d;
-  for (size_t i = 0; i < kParts; ++i) {
-    const auto part = hn::Load(d, reinterpret_cast<const uint32_t*>(from) + i * kPartLanes);
-    hn::Stream(part, d, reinterpret_cast<uint32_t*>(to) + i * kPartLanes);
+// Positions whose keys are made at once.
+inline constexpr int64_t kKeysAtOnce = 512;
+
+// use(position, key) for those of a block of the sort.
+template <class Use>
+HWY_INLINE void for_keys(const NarrowTable& table, int64_t begin, int64_t end, BadIndex* bad,
+                         const Use& use) {
+  int32_t made[kKeysAtOnce];
+  for (; begin < end; begin += kKeysAtOnce) {
+    const int64_t count = std::min(kKeysAtOnce, end - begin);
+    const int32_t* const keys = keys_of(table, begin, static_cast<size_t>(count), made, bad);
+    for (int64_t i = 0; i < count; ++i) use(begin + i, keys[i]);
   }
 }
 
-inline void count_block(const Buckets& table, int64_t block) {
+template <size_t kWidth>
+HWY_INLINE void stream_group(const Record<kWidth>* from, Record<kWidth>* to) {
+  const TagU32 d;
+  constexpr size_t kNumbers = kGroup<kWidth> * sizeof(Record<kWidth>) / sizeof(uint32_t);
+  for (size_t i = 0; i < kNumbers; i += kPartLanes) {
+    const auto part = hn::Load(d, reinterpret_cast<const uint32_t*>(from) + i);
+    hn::Stream(part, d, reinterpret_cast<uint32_t*>(to) + i);
+  }
+}
+
+template <size_t kWidth>
+void count_block(const Buckets<kWidth>& table, int64_t block, BadIndex* bad) {
   // Here first: the counters of blocks share lines.
-  uint32_t counts[size_t{1} << kMostDigitBits];
+  uint32_t counts[size_t{1} << most_digit_bits(kWidth)];
   const size_t buckets = size_t{1} << table.plan.digit_bits;
   std::fill_n(counts, buckets, 0u);
-  const int32_t* const keys = table.keys();
-  const int shift = table.plan.bucket_bits;
-  const int64_t end = table.block_begin(block + 1);
-  for (int64_t i = table.block_begin(block); i < end; ++i) ++counts[keys[i] >> shift];
+  for_keys(table, table.block_begin(block), table.block_begin(block + 1), bad,
+           [&counts, shift = table.plan.bucket_bits](int64_t, int32_t key)
+               HWY_ATTR { ++counts[key >> shift]; });
   std::copy_n(counts, buckets, table.places(block));
 }
 
 // Counts become the place of a block's first record in each bucket.
-inline void place_blocks(const Buckets& table) {
+template <size_t kWidth>
+void place_blocks(const Buckets<kWidth>& table) {
   const size_t buckets = size_t{1} << table.plan.digit_bits;
-  uint32_t next[size_t{1} << kMostDigitBits] = {};
+  uint32_t next[size_t{1} << most_digit_bits(kWidth)] = {};
   for (int64_t block = 0; block < table.plan.sort_blocks; ++block) {
     for (size_t b = 0; b < buckets; ++b) next[b] += table.places(block)[b];
   }
@@ -71,115 +90,108 @@ inline void place_blocks(const Buckets& table) {
   }
 }
 
-// Records wait until they fill a line, which then goes past the caches: stored one by one, each
-// would fetch its line first, and from 1000 buckets on most of them from behind L1 (one core of
-// Granite Rapids, a loop of 4 million records: 4.3 to 5.4 ns each, so 2.6; here 6.9 and 4.4).
-template <class RowOf>
-HWY_NOINLINE void move_block(const Buckets& table, int64_t block, const RowOf& row_of) {
-  constexpr auto kLine = static_cast<uint32_t>(kLineRecords);
+// Records wait until they fill a group of lines, which then goes past the caches: stored one by
+// one, each would fetch its line first, and from 1000 buckets on most of them from behind L1 (one
+// core of Granite Rapids, a loop of 4 million records of one column: 4.3 to 5.4 ns each, so 2.6;
+// here 6.9 and 4.4).
+template <size_t kWidth, class ReadRow>
+HWY_NOINLINE void move_block(const Buckets<kWidth>& table, int64_t block, const ReadRow& read_row) {
+  using Record = Record<kWidth>;
+  constexpr auto kGroup = static_cast<uint32_t>(embedding_dense_backward::kGroup<kWidth>);
   auto* const waiting = static_cast<Record*>(table.scratch(block));
-  uint32_t places[size_t{1} << kMostDigitBits];
+  uint32_t places[size_t{1} << most_digit_bits(kWidth)];
   const size_t buckets = size_t{1} << table.plan.digit_bits;
   uint32_t* const firsts = table.places(block);
   std::copy_n(firsts, buckets, places);
   Record* const records = table.records();
-  const int32_t* const keys = table.keys();
-  const int shift = table.plan.bucket_bits;
   // What waits up to place `end`; other blocks have what lies before the first one.
   const auto copy_waiting = [&](size_t bucket, uint32_t end) {
-    const Record* line = waiting + bucket * kLine;
-    for (uint32_t i = std::max(firsts[bucket], (end - 1) / kLine * kLine); i < end; ++i) {
-      records[i] = line[i % kLine];
+    const Record* group = waiting + bucket * kGroup;
+    for (uint32_t i = std::max(firsts[bucket], (end - 1) / kGroup * kGroup); i < end; ++i) {
+      records[i] = group[i % kGroup];
     }
   };
-  const int64_t end = table.block_begin(block + 1);
-  for (int64_t i = table.block_begin(block); i < end; ++i) {
-    const int32_t key = keys[i];
-    const auto bucket = static_cast<size_t>(key >> shift);
-    const uint32_t place = places[bucket]++;
-    Record* const line = waiting + bucket * kLine;
-    line[place % kLine] = {key, row_of(i)};
-    if ((place + 1) % kLine != 0) continue;
-    if (place + 1 - firsts[bucket] >= kLine) {
-      stream_line(line, records + (place + 1 - kLine));
-    } else {
-      copy_waiting(bucket, place + 1);
-    }
-  }
+  for_keys(table, table.block_begin(block), table.block_begin(block + 1), nullptr,
+           [&, shift = table.plan.bucket_bits](int64_t i, int32_t key) HWY_ATTR {
+             const auto bucket = static_cast<size_t>(key >> shift);
+             const uint32_t place = places[bucket]++;
+             Record* const group = waiting + bucket * kGroup;
+             Record& record = group[place % kGroup];
+             record.key = key;
+             read_row(i, record.dy);
+             if ((place + 1) % kGroup != 0) return;
+             if (place + 1 - firsts[bucket] >= kGroup) {
+               stream_group(group, records + (place + 1 - kGroup));
+             } else {
+               copy_waiting(bucket, place + 1);
+             }
+           });
   for (size_t bucket = 0; bucket < buckets; ++bucket) {
-    if (places[bucket] % kLine != 0) copy_waiting(bucket, places[bucket]);
+    if (places[bucket] % kGroup != 0) copy_waiting(bucket, places[bucket]);
   }
   std::copy_n(places, buckets, firsts);
   hwy::FlushStream();
 }
 
-template <class T>
-void fill_buckets(const Buckets& table) {
-  const int64_t blocks = table.plan.sort_blocks;
-  parallel_blocks(blocks, [&](int64_t block) { count_block(table, block); });
-  place_blocks(table);
+template <class T, size_t kWidth>
+void move_blocks(const Buckets<kWidth>& table) {
   const auto* const dy = static_cast<const T*>(table.at.dy);
   const RowOffsets& rows = table.plan.dy_rows;
+  const auto cols = static_cast<size_t>(table.problem.cols);
   const auto move = [&](const auto& row_of) {
-    parallel_blocks(blocks, [&](int64_t block) { move_block(table, block, row_of); });
+    const auto read_row = [&](int64_t i, float* out) HWY_ATTR {
+      const T* const row = row_of(i);
+      for (size_t c = 0; c < kWidth; ++c)
+        out[c] = kWidth < 3 || c < cols ? float_at(row + c) : 0.0f;
+    };
+    parallel_blocks(table.plan.sort_blocks,
+                    [&](int64_t block) { move_block(table, block, read_row); });
   };
   if (rows.uniform()) {
-    move([dy, stride = rows.stride()](int64_t i) { return float_at(dy + i * stride); });
+    move([dy, stride = rows.stride()](int64_t i) { return dy + i * stride; });
   } else {
-    move([dy, &rows](int64_t i) { return float_at(dy + rows(i)); });
+    move([dy, &rows](int64_t i) { return dy + rows(i); });
   }
 }
 
-HWY_INLINE float sum_chain_of(const Record* records, int64_t count) {
-  float sum = 0.0f;
-  for (int64_t i = 0; i < count; ++i) sum += records[i].dy;
-  return sum;
-}
-HWY_INLINE double sum_segment_of(const Record* records, int64_t count) {
-  double total = 0.0;
-  for (; count >= int64_t{kChain}; records += int64_t{kChain}, count -= int64_t{kChain}) {
-    total += static_cast<double>(sum_chain_of(records, int64_t{kChain}));
+template <size_t kWidth>
+void fill_buckets(const Buckets<kWidth>& table, BadIndex& bad) {
+  const int64_t blocks = table.plan.sort_blocks;
+  std::array<BadIndex, kMostBucketBlocks> bad_of;
+  bad_of.fill({-1, 0, 0.0});
+  parallel_blocks(blocks, [&](int64_t block) {
+    count_block(table, block, &bad_of[static_cast<size_t>(block)]);
+  });
+  for (int64_t block = 0; block < blocks && bad.position < 0; ++block) {
+    bad = bad_of[static_cast<size_t>(block)];
   }
-  return count == 0 ? total : total + static_cast<double>(sum_chain_of(records, count));
-}
-// A run whose records follow each other.
-HWY_INLINE float sum_run_of(const Record* records, int64_t count, bool by_frequency) {
-  if (count <= int64_t{kChain}) {
-    return value_of_chain(sum_chain_of(records, count), count, by_frequency);
-  }
-  const int64_t segments = segments_of(count, 1);
-  double total = 0.0;
-  int64_t begin = 0;
-  for (int64_t segment = 1; segment < segments; ++segment, begin += kNarrowSegment) {
-    total += sum_segment_of(records + begin, kNarrowSegment);
-  }
-  total += sum_segment_of(records + begin, count - begin);
-  return value_of_total(total, count, by_frequency);
+  place_blocks(table);
+  visit_float(table.problem.dy.dtype,
+              [&](auto type) { move_blocks<decltype(type), kWidth>(table); });
 }
 
-template <class TOut>
-HWY_NOINLINE void sum_bucket(const Buckets& table, int64_t bucket, RowSum<1>* scratch) {
+template <class TOut, size_t kWidth>
+HWY_NOINLINE void sum_bucket(const Buckets<kWidth>& table, int64_t bucket,
+                             RowSum<kWidth>* scratch) {
   const int64_t begin = bucket == 0 ? 0 : table.bucket_end(bucket - 1);
-  const int64_t end = table.bucket_end(bucket);
-  const Record* const records = table.records() + begin;
+  const auto count = static_cast<size_t>(table.bucket_end(bucket) - begin);
+  const Record<kWidth>* const records = table.records() + begin;
   const int64_t row = bucket << table.plan.bucket_bits;
-  if (table.plan.bucket_bits == 0) {
-    alignas(64) float values[1 + kLanes] = {};
-    values[0] = sum_run_of(records, end - begin, table.problem.scale_by_frequency);
-    return write_values<TOut>(table, row, 1, values);
-  }
-  // Keys are no longer needed: this part of them has room for the sums of the longest runs.
-  auto* const spare = static_cast<LongSum*>(table.spare(begin, alignof(LongSum)));
   const int64_t rows = int64_t{1} << table.plan.bucket_bits;
-  RowSums<1> sums(scratch, rows, spare);
-  for (int64_t i = 0; i < end - begin; ++i) sums.add(records[i].key - row, &records[i].dy);
+  RowSums<kWidth> sums(scratch, rows, table.long_sums(begin));
+  if (rows == 1) {
+    sums.add_run(0, count, [records](size_t i) { return records[i].dy; });
+  } else {
+    for (size_t i = 0; i < count; ++i) sums.add(records[i].key - row, records[i].dy);
+  }
   write_sums<TOut>(table, row, std::min(rows, table.problem.table_rows - row), sums);
 }
 
 // The bucket with which a task begins: tasks have as many records and table rows together, but
 // for a bucket that has more, which is not cut (with Zipf's indices the first one has up to half of
 // all records, which two threads do not feel).
-inline int64_t first_bucket(const Buckets& table, int64_t task, int64_t tasks) {
+template <size_t kWidth>
+int64_t first_bucket(const Buckets<kWidth>& table, int64_t task, int64_t tasks) {
   const auto before = [&](int64_t bucket) {
     const int64_t records = bucket == 0 ? 0 : table.bucket_end(bucket - 1);
     return records + (bucket << table.plan.bucket_bits);
@@ -188,15 +200,23 @@ inline int64_t first_bucket(const Buckets& table, int64_t task, int64_t tasks) {
   return first_behind(before(buckets) * task / tasks, 0, buckets, before);
 }
 
-template <class TOut>
-void sum_buckets(const Buckets& table) {
+template <class TOut, size_t kWidth>
+void sum_filled(const Buckets<kWidth>& table) {
   const int64_t tasks = std::min(table.buckets(), table.plan.sort_blocks);  // have scratch
   parallel_blocks(tasks, [&](int64_t task) {
-    auto* const scratch = static_cast<RowSum<1>*>(table.scratch(task));
+    auto* const scratch = static_cast<RowSum<kWidth>*>(table.scratch(task));
     const int64_t end = first_bucket(table, task + 1, tasks);
     for (int64_t bucket = first_bucket(table, task, tasks); bucket < end; ++bucket) {
       sum_bucket<TOut>(table, bucket, scratch);
     }
+  });
+}
+
+void sum_buckets(const NarrowTable& table, BadIndex& bad) {
+  visit_width<kMostBucketColumns>(table.problem.cols, [&](auto width) {
+    const Buckets<width()> buckets{table};
+    fill_buckets(buckets, bad);
+    visit_float(table.problem.dw.dtype, [&](auto type) { sum_filled<decltype(type)>(buckets); });
   });
 }
 

@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tables of one column. To fetch a gradient row of theirs by its position costs a line of memory,
-// and to sort the position as much as to sort the row itself: so the rows go with their keys, in
-// one pass, to buckets of table rows that the caches hold, and are added up there
-// (buckets-inl.h). Does not influence the bits.
+// Tables of a few columns whose sums the caches do not hold. To fetch a gradient row of theirs by
+// its position costs a line of memory, and to sort the position about as much as to sort the row
+// itself: so the rows go with their keys, in one pass, to buckets of table rows that the caches
+// hold, and are added up there (buckets-inl.h). Does not influence the bits.
 #ifndef ACLGRAD_OPS_EMBEDDING_DENSE_BACKWARD_BUCKETS_H_
 #define ACLGRAD_OPS_EMBEDDING_DENSE_BACKWARD_BUCKETS_H_
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <numeric>
 
 #include "base/checked.h"
 #include "ops/embedding_dense_backward/narrow.h"
@@ -17,66 +19,105 @@
 
 namespace aclgrad::embedding_dense_backward {
 
-// Of 2048 buckets the next lines of eight records each, 128 KiB, wait in L2 while they are filled;
-// of 8192 table rows of one the sums, 128 KiB, too.
-inline constexpr int kMostDigitBits = 11;
+// More columns would need more workspace than a sort, 16 bytes an index, by far.
+inline constexpr int64_t kMostBucketColumns = 4;
+
+template <size_t kWidth>
+struct Record {
+  int32_t key;
+  float dy[kWidth];
+};
+// So many are whole lines.
+template <size_t kWidth>
+inline constexpr int64_t kGroup = 64 / std::gcd(64, static_cast<int64_t>(sizeof(Record<kWidth>)));
+
+// Of the buckets the next groups of records, 128 to 192 KiB, wait in L2 while they are filled (two
+// cores of Zen 3, twice as many buckets and half as many of 2 columns take 1.03 to 1.1 times as
+// long, twice as many of 4 columns 1.06 to 1.16).
+constexpr int most_digit_bits(int64_t cols) { return cols == 1 ? 11 : cols == 2 ? 10 : 9; }
+// Of 8192 table rows of one bucket L2 has the sums, of one column 128 KiB, or L3.
 inline constexpr int kMostBucketBits = 13;
 
-// A block of the sort: at least so many indices for each bucket, eight lines of records, of which
-// the first and the last are shared with other blocks (two cores of Granite Rapids, 12500000 rows:
-// 32 indices 66 to 69 ms, 64 61, 128 62 to 65), and so many in all, 20 us of one core.
-inline constexpr int64_t kBucketShare = 64;
+// Blocks of the sort have so many indices for each bucket at least; where there are enough, eight
+// groups of records, of which the first and the last are shared with other blocks (two cores of
+// Granite Rapids, 12500000 rows of one column: 4 groups 66 to 69 ms, 8 61, 16 62 to 65), and so
+// many indices in all, 20 us of one core.
+inline constexpr int64_t kLeastBucketShare = 64;
+constexpr int64_t bucket_share(int64_t cols) {
+  return 8 * visit_width<kMostBucketColumns>(cols, [](auto width) { return kGroup<width()>; });
+}
 inline constexpr int64_t kLeastBucketBlock = 4096;
 inline constexpr int64_t kLeastBucketBlocks = 16;
 inline constexpr int64_t kMostBucketBlocks = 256;
 inline constexpr int64_t kLeastBucketed = kLeastBucketBlock * kLeastBucketBlocks;  // indices
 
-// Of so many indices: as many buckets as leave that share to as many blocks.
-constexpr int most_digit_bits(int64_t rows) {
-  const auto buckets = static_cast<uint64_t>(rows / (kBucketShare * kLeastBucketBlocks));
-  return std::min(static_cast<int>(std::bit_width(buckets)) - 1, kMostDigitBits);
-}
-// `bits`: those of the largest key, table_rows.
-constexpr bool takes_buckets(const Problem& problem, int bits) {
-  return problem.cols == 1 && problem.rows >= kLeastBucketed && problem.rows <= INT32_MAX &&
-         bits - most_digit_bits(problem.rows) <= kMostBucketBits;
-}
-inline void cut_buckets(int64_t rows, int bits, Plan& plan) {
+// `bits`: those of the largest key, table_rows. As many buckets as leave that share to as many
+// blocks.
+inline void cut_buckets(const Problem& problem, int bits, Plan& plan) {
+  const auto buckets =
+      static_cast<uint64_t>(problem.rows / (kLeastBucketShare * kLeastBucketBlocks));
+  const int most_bits = static_cast<int>(std::bit_width(buckets)) - 1;
   plan.has_buckets = true;
   plan.passes = 1;
-  plan.digit_bits = std::min(bits, most_digit_bits(rows));
+  plan.digit_bits = std::min({bits, most_bits, most_digit_bits(problem.cols)});
   plan.bucket_bits = bits - plan.digit_bits;
-  const int64_t most = std::min(rows / kLeastBucketBlock, kMostBucketBlocks);
-  const int64_t blocks =
-      std::clamp(rows / kBucketShare >> plan.digit_bits, kLeastBucketBlocks, most);
-  plan.sort_block = ceil_div(rows, blocks);
+  const int64_t most = std::min(problem.rows / kLeastBucketBlock, kMostBucketBlocks);
+  const int64_t blocks = std::clamp(problem.rows / bucket_share(problem.cols) >> plan.digit_bits,
+                                    kLeastBucketBlocks, most);
+  plan.sort_block = ceil_div(problem.rows, blocks);
+  plan.sort_blocks = ceil_div(problem.rows, plan.sort_block);
 }
 
-struct Record {
-  int32_t key;
-  float dy;
-};
-inline constexpr int64_t kLineRecords = 8;  // of 64 bytes
+// Bytes of the buffers: of keys, none where these are made at once; of records, where else the sort
+// has what it needs of indices that rise.
+inline std::array<int64_t, 2> bucket_buffers(const Problem& problem) {
+  const int64_t key_bytes = problem.rows * static_cast<int64_t>(sizeof(int32_t));
+  const bool at_once = make_keys_at_once(problem.indices);
+  const int64_t sort_bytes = (at_once ? round_up(key_bytes, 64) : 0) + 2 * key_bytes;
+  return visit_width<kMostBucketColumns>(problem.cols, [&](auto width) {
+    const int64_t records = problem.rows * int64_t{sizeof(Record<width()>)};
+    const int64_t long_sums = problem.rows / kNarrowSegment * int64_t{width() * sizeof(LongSum)};
+    return std::array{at_once ? 0 : key_bytes,
+                      std::max(sort_bytes, round_up(records, 64) + long_sums)};
+  });
+}
+// Bytes of scratch of a block of the sort, first for groups that are filled, later for sums.
+inline int64_t bucket_scratch(const Problem& problem, const Plan& plan) {
+  return visit_width<kMostBucketColumns>(problem.cols, [&](auto width) {
+    const int64_t groups = kGroup<width()> * int64_t{sizeof(Record<width()>)} << plan.digit_bits;
+    return std::max(groups, int64_t{sizeof(RowSum<width()>)} << plan.bucket_bits);
+  });
+}
 
-// Bytes of scratch of a block of the sort, first for lines that are filled, later for sums: at most
-// 1 for each index and, where one has buckets of several rows, 8 for each table row.
-constexpr int64_t bucket_scratch(const Plan& plan) {
-  const int64_t lines = kLineRecords * static_cast<int64_t>(sizeof(Record)) << plan.digit_bits;
-  const int64_t sums = static_cast<int64_t>(sizeof(RowSum<1>)) << plan.bucket_bits;
-  return std::max(lines, sums);
+// Where that takes as much workspace as a sort at most, 16 bytes an index and 8 a table row; of
+// three and four columns half as much again.
+inline bool takes_buckets(const Problem& problem, int bits) {
+  const bool some = problem.cols > 0 && problem.cols <= kMostBucketColumns &&
+                    problem.rows >= kLeastBucketed && problem.rows <= INT32_MAX &&
+                    (problem.cols == 1 || make_keys_at_once(problem.indices));
+  if (!some) return false;
+  Plan plan;
+  cut_buckets(problem, bits, plan);
+  const auto [keys, records] = bucket_buffers(problem);
+  const int64_t counts = plan.sort_blocks * int64_t{sizeof(uint32_t)} << plan.digit_bits;
+  const int64_t bytes = keys + records + counts + plan.sort_blocks * bucket_scratch(problem, plan);
+  const int64_t most = (problem.cols > 2 ? 24 : 16) * problem.rows + 8 * problem.table_rows;
+  return plan.bucket_bits <= kMostBucketBits && bytes <= most;
 }
 
 // `at.buffers`: of keys, and of records.
+template <size_t kWidth>
 struct Buckets : NarrowTable {
-  // Where as many keys were as records lie before `begin`.
-  void* spare(int64_t begin, size_t alignment) const {
-    const auto address = reinterpret_cast<uintptr_t>(static_cast<int32_t*>(at.buffers[0]) + begin);
-    return reinterpret_cast<void*>((address + alignment - 1) / alignment * alignment);
-  }
   void* scratch(int64_t block) const {
-    return static_cast<std::byte*>(at.bucket_scratch) + block * bucket_scratch(plan);
+    return static_cast<std::byte*>(at.bucket_scratch) + block * bucket_scratch(problem, plan);
   }
-  Record* records() const { return static_cast<Record*>(at.buffers[1]); }
+  Record<kWidth>* records() const { return static_cast<Record<kWidth>*>(at.buffers[1]); }
+  // Room for those of the records from `begin` on.
+  LongSum* long_sums(int64_t begin) const {
+    const int64_t bytes = problem.rows * int64_t{sizeof(Record<kWidth>)};
+    auto* const first = static_cast<std::byte*>(at.buffers[1]) + round_up(bytes, 64);
+    return reinterpret_cast<LongSum*>(first) + begin / kNarrowSegment * int64_t{kWidth};
+  }
   // Of a block of the sort: how many records each bucket gets from it, then where they go.
   uint32_t* places(int64_t block) const {
     return static_cast<uint32_t*>(at.histograms) + (block << plan.digit_bits);

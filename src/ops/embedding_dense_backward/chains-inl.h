@@ -144,7 +144,7 @@ HWY_INLINE void sum_chain(const Chain<T>& chain, Columns columns, Use&& use) {
     const Asked<T> asked = asked_at<kAsk>(chain, columns, at);
     for (size_t r = 0; r < chain.count; ++r) {
       const T* from = chain.rows[r] + at;
-      sum = add(sum, lanes == kLanes ? load16(from) : load_first(from, lanes));
+      sum = add(sum, lanes == kLanes ? load16(from) : load_alone(from, lanes));
       ask_for<kAsk>(asked.rows[r] + asked.column);
       if constexpr (kAsk == Ask::kNextRows) {
         if (at + lanes == end) ask_for_end(chain.ahead[r], end);

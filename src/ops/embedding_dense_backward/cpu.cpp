@@ -6,6 +6,7 @@
 // of dy (few_runs-inl.h); finish_run() joins what those left. Narrow tables go other ways
 // (narrow.h).
 #include <algorithm>
+#include <array>
 #include <cstddef>
 
 #include "kernels/cpu/cache.h"
@@ -164,12 +165,6 @@ void run_f32(const Sweep& sweep) { run_for_output<float>(sweep); }
 void run_f16(const Sweep& sweep) { run_for_output<float16_t>(sweep); }
 void run_bf16(const Sweep& sweep) { run_for_output<bfloat16_t>(sweep); }
 
-void run_buckets(const NarrowTable& table) {
-  const Buckets buckets{table};
-  visit_float(table.problem.dy.dtype, [&](auto type) { fill_buckets<decltype(type)>(buckets); });
-  visit_float(table.problem.dw.dtype, [&](auto type) { sum_buckets<decltype(type)>(buckets); });
-}
-
 }  // namespace
 }  // namespace HWY_NAMESPACE
 }  // namespace aclgrad::embedding_dense_backward
@@ -183,7 +178,7 @@ HWY_EXPORT(run_f32);
 HWY_EXPORT(run_f16);
 HWY_EXPORT(run_bf16);
 HWY_EXPORT(sum_owned);
-HWY_EXPORT(run_buckets);
+HWY_EXPORT(sum_buckets);
 
 // Bytes of gradient rows that are on their way from memory while one is added.
 constexpr int64_t kBytesAhead = 8192;
@@ -242,6 +237,12 @@ void dispatch(const Sweep& sweep) {
   }
 }
 
+// Of keys, and of what else the sort needs of indices that rise.
+std::array<void*, 2> room_of_records(const Problem& problem, const Addresses& at) {
+  const int64_t key_bytes = round_up(problem.rows * static_cast<int64_t>(sizeof(int32_t)), 64);
+  return {at.buffers[1], static_cast<std::byte*>(at.buffers[1]) + key_bytes};
+}
+
 template <class Key>
 BadIndex run_with(const Problem& problem, const Plan& plan, Addresses at) {
   Key buffers[2][2 * kStackIndices];
@@ -252,22 +253,26 @@ BadIndex run_with(const Problem& problem, const Plan& plan, Addresses at) {
   }
   Order order;
   if (problem.rows > 0) {
-    const NarrowTable table{problem, plan, at, table_should_stream(problem)};
-    const auto sum_by_owners = [&](bool has_keys, BadIndex bad) {
-      HWY_DYNAMIC_DISPATCH(sum_owned)({table, has_keys}, bad);
+    const bool at_once = make_keys_at_once(problem.indices);
+    const auto sum_narrow = [&](bool has_keys, BadIndex bad) {
+      const NarrowTable table{problem, plan, at, table_should_stream(problem), has_keys};
+      if (plan.owners > 0) {
+        HWY_DYNAMIC_DISPATCH(sum_owned)({table}, bad);
+      } else {
+        HWY_DYNAMIC_DISPATCH(sum_buckets)(table, bad);
+      }
       return bad;
     };
-    if (plan.owners > 0 && are_read_by_owners(problem.indices) &&
-        !begin_by_rising(problem, at.indices)) {
-      return sum_by_owners(false, {-1, 0, 0.0});
+    const bool narrow = plan.owners > 0 || plan.has_buckets;
+    if (narrow && at_once && !begin_by_rising(problem, at.indices)) {
+      return sum_narrow(false, {-1, 0, 0.0});
     }
-    Sort<Key> sort(problem, plan, at);
+    Addresses in_sort = at;
+    // Buckets of indices whose keys are made at once leave the room of their records to the sort.
+    if (plan.has_buckets && at_once) in_sort.buffers = room_of_records(problem, at);
+    Sort<Key> sort(problem, plan, in_sort);
     const auto found = sort.read();
-    if (plan.owners > 0 && !found.rise) return sum_by_owners(true, found.bad);
-    if (plan.has_buckets && !found.rise) {
-      HWY_DYNAMIC_DISPATCH(run_buckets)(table);
-      return found.bad;
-    }
+    if (narrow && !found.rise) return sum_narrow(plan.owners > 0 || !at_once, found.bad);
     order = sort.order_of(found);
   }
   Sweep sweep = make_sweep(problem, plan, at, order);

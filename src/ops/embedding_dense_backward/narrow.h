@@ -2,14 +2,16 @@
 // Narrow tables, of up to 32 columns, as their kernels see them. To sort the position of a gradient
 // row of theirs and to fetch the row from there, mostly a line of memory or two, costs more than to
 // add it up. So nothing is sorted where the sums of all table rows fit the caches: threads own
-// parts of the table (owners.h). With one column the position is as long as the row: elsewhere such
-// rows go to buckets (buckets.h), and only those of more columns are sorted. Does not influence the
-// bits.
+// parts of the table (owners.h). Elsewhere rows of up to four columns, about as short as their
+// positions, go to buckets (buckets.h), and only those of more columns are sorted. Does not
+// influence the bits.
 #ifndef ACLGRAD_OPS_EMBEDDING_DENSE_BACKWARD_NARROW_H_
 #define ACLGRAD_OPS_EMBEDDING_DENSE_BACKWARD_NARROW_H_
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <type_traits>
 
 #include "ops/embedding_dense_backward/problem.h"
@@ -24,14 +26,17 @@ static_assert(segment_rows(kMostNarrowColumns) == kNarrowSegment);
 // Columns of a sum: those of the table, or more, of which the last ones are not used.
 template <size_t kWidth>
 using Width = std::integral_constant<size_t, kWidth>;
-// Calls use(Width).
-template <class Use>
+// Calls use(Width) for up to kMost columns.
+template <int64_t kMost = kMostNarrowColumns, class Use>
 constexpr auto visit_width(int64_t cols, Use&& use) {
   if (cols <= 1) return use(Width<1>());
   if (cols == 2) return use(Width<2>());
-  if (cols <= 4) return use(Width<4>());
-  if (cols <= 8) return use(Width<8>());
-  return cols <= 16 ? use(Width<16>()) : use(Width<32>());
+  if constexpr (kMost > 4) {
+    if (cols > 16) return use(Width<32>());
+    if (cols > 8) return use(Width<16>());
+    if (cols > 4) return use(Width<8>());
+  }
+  return use(Width<4>());
 }
 
 // What is known of a table row while gradient rows are added to it. Wide ones are whole lines.
@@ -83,12 +88,43 @@ int64_t first_behind(int64_t target, int64_t low, int64_t high, Before&& before)
   return low;
 }
 
+// Indices whose keys are made where they are needed: integers that follow each other.
+inline bool make_keys_at_once(const View& indices) {
+  return (indices.dtype == ACL_INT64 || indices.dtype == ACL_INT32) && indices.rank == 1 &&
+         indices.strides[0] == 1;
+}
+template <class Use>
+void visit_integers(const Problem& problem, const void* indices, Use&& use) {
+  if (problem.indices.dtype == ACL_INT64) {
+    use(static_cast<const int64_t*>(indices));
+  } else {
+    use(static_cast<const int32_t*>(indices));
+  }
+}
+
+// Whether the first indices rise; all of them may then.
+inline bool begin_by_rising(const Problem& problem, const void* indices) {
+  constexpr int64_t kFirst = 4096;
+  const int64_t count = std::min(problem.rows, kFirst);
+  bool rise = true;
+  visit_integers(problem, indices, [&]<class T>(const T* first) {
+    const auto at = [first](int64_t i) {
+      T index;
+      std::memcpy(&index, first + i, sizeof(T));  // any alignment
+      return index;
+    };
+    for (int64_t i = 1; i < count && rise; ++i) rise = at(i - 1) <= at(i);
+  });
+  return rise;
+}
+
 // One call.
 struct NarrowTable {
   const Problem& problem;
   const Plan& plan;
   const Addresses& at;
-  bool stream;  // dw does not fit the cache
+  bool stream;    // dw does not fit the cache
+  bool has_keys;  // in the first buffer; else the indices make_keys_at_once()
 
   const int32_t* keys() const { return static_cast<const int32_t*>(at.buffers[0]); }
 };

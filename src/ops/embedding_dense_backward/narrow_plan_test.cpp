@@ -27,15 +27,17 @@ Problem problem_of(const Shape& shape) {
   problem.cols = shape.cols;
   problem.table_rows = shape.table_rows;
   problem.dy = contiguous_view(ACL_FLOAT, 2, {shape.rows, shape.cols});
+  problem.indices = contiguous_view(ACL_INT64, 1, {shape.rows});
   return problem;
 }
 
 // How many bits of a table row's number are its place in a bucket; -1: it takes none.
 int bucket_bits(const Shape& shape) {
   const auto bits = static_cast<int>(std::bit_width(static_cast<uint64_t>(shape.table_rows)));
-  if (!takes_buckets(problem_of(shape), bits)) return -1;
+  const Problem problem = problem_of(shape);
+  if (!takes_buckets(problem, bits)) return -1;
   Plan plan;
-  cut_buckets(shape.rows, bits, plan);
+  cut_buckets(problem, bits, plan);
   return plan.bucket_bits;
 }
 
@@ -44,34 +46,52 @@ TEST(EmbeddingDenseBackward, WhichTablesTakeBuckets) {
     Shape shape;
     int bits;
   };
-  const Case cases[] = {{{65535, 9, 1}, -1},      {{65536, 1, 1}, 0},
-                        {{65537, 2, 1}, 0},       {{70001, 63, 1}, 0},
-                        {{70002, 64, 1}, 1},      {{80001, 5000, 1}, 7},
-                        {{65536, 524287, 1}, 13}, {{65537, 524288, 1}, -1},
-                        {{2100001, 3000, 1}, 1},  {{1100001, 5000000, 1}, 13}};
+  const Case cases[] = {
+      {{65535, 9, 1}, -1},         {{65536, 1, 1}, 0},          {{65537, 2, 1}, 0},
+      {{70001, 63, 1}, 0},         {{70002, 64, 1}, 1},         {{80001, 5000, 1}, 7},
+      {{65536, 524287, 1}, 13},    {{65537, 524288, 1}, -1},    {{2100001, 3000, 1}, 1},
+      {{1100001, 5000000, 1}, 13}, {{70000, 9, 2}, 0},          {{70000, 5000, 3}, 7},
+      {{1000000, 1000000, 4}, 11}, {{1000000, 1000000, 5}, -1}, {{4000000, 8388607, 2}, 13},
+      {{4000000, 8388608, 2}, -1}, {{4000000, 4194303, 4}, 13}, {{4000000, 4194304, 4}, -1}};
   for (const auto& [shape, bits] : cases) EXPECT_EQ(bucket_bits(shape), bits);
 }
 
-// Every key has a bucket, and a block of the sort has its share for each of them.
+// Every key has a bucket, a block of the sort its share for each of them, and the workspace a
+// bound.
 TEST(EmbeddingDenseBackward, BucketsOfEveryNumberOfIndices) {
-  for (int64_t rows = kLeastBucketed; rows < INT32_MAX; rows = rows * 5 / 4 + 1) {
-    Problem problem;
-    problem.cols = 1;
-    problem.rows = rows;
-    for (int bits = 1; bits <= kMostDigitBits + kMostBucketBits; ++bits) {
-      if (!takes_buckets(problem, bits)) continue;
-      SCOPED_TRACE(testing::Message() << rows << " indices, keys of " << bits << " bits");
-      Plan plan;
-      cut_buckets(rows, bits, plan);
-      EXPECT_EQ(plan.digit_bits + plan.bucket_bits, bits);
-      EXPECT_LE(plan.digit_bits, kMostDigitBits);
-      EXPECT_LE(plan.bucket_bits, kMostBucketBits);
-      EXPECT_GE(plan.sort_block >> plan.digit_bits, kBucketShare);
-      EXPECT_LE(ceil_div(rows, plan.sort_block), kMaxSortBlocks);
-      EXPECT_LT(((int64_t{1} << bits) - 1) >> plan.bucket_bits, int64_t{1} << plan.digit_bits);
+  for (const int64_t cols : {1, 2, 3, 4}) {
+    for (int64_t rows = kLeastBucketed; rows < INT32_MAX; rows = rows * 5 / 4 + 1) {
+      for (int bits = 1; bits <= 26; ++bits) {
+        const Problem problem = problem_of({rows, (int64_t{1} << bits) - 1, cols});
+        if (!takes_buckets(problem, bits)) continue;
+        SCOPED_TRACE(testing::Message()
+                     << rows << " indices, " << cols << " columns, keys of " << bits << " bits");
+        Plan plan;
+        cut_buckets(problem, bits, plan);
+        EXPECT_EQ(plan.digit_bits + plan.bucket_bits, bits);
+        EXPECT_LE(plan.digit_bits, most_digit_bits(cols));
+        EXPECT_LE(plan.bucket_bits, kMostBucketBits);
+        EXPECT_GE(plan.sort_block >> plan.digit_bits, kLeastBucketShare);
+        EXPECT_LE(ceil_div(rows, plan.sort_block), kMaxSortBlocks);
+        EXPECT_EQ(ceil_div(rows, plan.sort_block), plan.sort_blocks);
+        EXPECT_LT(problem.table_rows >> plan.bucket_bits, int64_t{1} << plan.digit_bits);
+      }
+      const Problem usual = problem_of({rows, rows, cols});
+      EXPECT_EQ(takes_buckets(usual, 12), true) << rows << " " << cols;
+      EXPECT_FALSE(takes_buckets(usual, kMostBucketBits + most_digit_bits(cols) + 1));
     }
-    EXPECT_TRUE(takes_buckets(problem, kMostBucketBits));
-    EXPECT_FALSE(takes_buckets(problem, kMostBucketBits + kMostDigitBits + 1));
+  }
+}
+
+// Keys of other indices would need room of their own beside the wider records.
+TEST(EmbeddingDenseBackward, OnlyOneColumnHasBucketsOfAllIndices) {
+  for (const int64_t cols : {1, 2}) {
+    Problem problem = problem_of({100000, 5000, cols});
+    EXPECT_TRUE(takes_buckets(problem, 13));
+    problem.indices.strides[0] = 2;
+    EXPECT_EQ(takes_buckets(problem, 13), cols == 1);
+    problem.indices = contiguous_view(ACL_INT16, 1, {problem.rows});
+    EXPECT_EQ(takes_buckets(problem, 13), cols == 1);
   }
 }
 

@@ -19,8 +19,8 @@
 #include "kernels/cpu/parallel.h"
 #include "kernels/cpu/prefetch.h"
 #include "kernels/cpu/rows.h"
+#include "ops/embedding_dense_backward/keys-inl.h"
 #include "ops/embedding_dense_backward/narrow-inl.h"
-#include "ops/embedding_dense_backward/order.h"
 #include "ops/embedding_dense_backward/owners.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -50,58 +50,6 @@ HWY_INLINE void ask_for_next(const T* elements, int64_t cols) {
 template <size_t kWidth>
 constexpr bool kAsksRowByRow = kWidth >= 4;
 constexpr intptr_t kAhead = 8192;
-
-// A part's indices, of which the upper halves, where they have some, are in `above`.
-HWY_INLINE VecU32 load_indices(const int32_t* p, VecU32&) {
-  return hn::LoadU(TagU32(), reinterpret_cast<const uint32_t*>(p));
-}
-#if HWY_TARGET != HWY_SCALAR
-HWY_INLINE VecU32 load_indices(const int64_t* p, VecU32& above) {
-  const TagU32 d;
-  const auto half = [&](size_t at) HWY_ATTR {
-    return hn::LoadU(d, reinterpret_cast<const uint32_t*>(p) + at);
-  };
-  const VecU32 first = half(0), second = half(kPartLanes);
-  above = hn::ConcatOdd(d, second, first);
-  return hn::ConcatEven(d, second, first);
-}
-#else
-HWY_INLINE VecU32 load_indices(const int64_t* p, VecU32& above) {
-  uint32_t halves[2];
-  std::memcpy(halves, p, sizeof(halves));
-  above = hn::Set(TagU32(), halves[1]);
-  return hn::Set(TagU32(), halves[0]);
-}
-#endif
-
-// Keys of `count` indices; whether all of them are good.
-template <class T>
-HWY_INLINE bool read_keys(const Problem& problem, const T* indices, size_t count, int32_t* keys) {
-  const TagU32 d;
-  const auto table_rows = hn::Set(d, static_cast<uint32_t>(problem.table_rows));
-  const auto padding = hn::Set(d, static_cast<uint32_t>(problem.padding));
-  const auto zero = hn::Zero(d);
-  auto good = hn::Eq(zero, zero);
-  size_t at = 0;
-  for (; at + kPartLanes <= count; at += kPartLanes) {
-    VecU32 above = zero;
-    const auto row = load_indices(indices + at, above);
-    const auto names_row = hn::And(hn::Lt(row, table_rows), hn::Eq(above, zero));
-    good = hn::And(good, names_row);
-    const auto key = hn::IfThenElse(hn::AndNot(hn::Eq(row, padding), names_row), row, table_rows);
-    hn::StoreU(key, d, reinterpret_cast<uint32_t*>(keys + at));
-  }
-  bool all = hn::AllTrue(d, good);
-  for (; at < count; ++at) {
-    T index;
-    std::memcpy(&index, indices + at, sizeof(T));  // any alignment
-    const bool names_row = index >= 0 && index < problem.table_rows;
-    all &= names_row;
-    keys[at] =
-        static_cast<int32_t>(names_row && index != problem.padding ? index : problem.table_rows);
-  }
-  return all;
-}
 
 // Keys and gradient rows of consecutive positions. Behind the last row there are as many floats as
 // a sum has more columns, so that every row may be read as one of kWidth.
@@ -143,16 +91,11 @@ class Reader {
 
  private:
   const int32_t* keys() {
-    if (table_.has_keys) return table_.keys() + begin_;
-    visit_read_indices(table_.problem, table_.at.indices, [&](const auto* all) HWY_ATTR {
-      const auto* const indices = all + begin_;
-      ask_for_next<kWidth>(indices, 1);
-      const bool good = read_keys(table_.problem, indices, lookups_.count, keys_);
-      if (good || bad_ == nullptr || bad_->position >= 0) return;
-      const auto count = static_cast<int64_t>(lookups_.count);
-      read_run(table_.problem, indices, 1, begin_, count, keys_, *bad_);
-    });
-    return keys_;
+    if (!table_.has_keys) {
+      visit_integers(table_.problem, table_.at.indices,
+                     [&](const auto* indices) { ask_for_next<kWidth>(indices + begin_, 1); });
+    }
+    return keys_of(table_, begin_, lookups_.count, keys_, bad_);
   }
 
   template <class T>

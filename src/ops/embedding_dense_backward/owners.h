@@ -75,44 +75,12 @@ inline int64_t owners_of(const Problem& problem, int64_t threads) {
   return fits && (owners == 1 || rows_follow(problem)) ? owners : 0;
 }
 
-// Indices that owners read themselves: integers that follow each other.
-inline bool are_read_by_owners(const View& indices) {
-  return (indices.dtype == ACL_INT64 || indices.dtype == ACL_INT32) && indices.rank == 1 &&
-         indices.strides[0] == 1;
-}
-template <class Use>
-void visit_read_indices(const Problem& problem, const void* indices, Use&& use) {
-  if (problem.indices.dtype == ACL_INT64) {
-    use(static_cast<const int64_t*>(indices));
-  } else {
-    use(static_cast<const int32_t*>(indices));
-  }
-}
-
-// Whether the first indices rise; all of them may then.
-inline bool begin_by_rising(const Problem& problem, const void* indices) {
-  constexpr int64_t kFirst = 4096;
-  const int64_t count = std::min(problem.rows, kFirst);
-  bool rise = true;
-  visit_read_indices(problem, indices, [&]<class T>(const T* first) {
-    const auto at = [first](int64_t i) {
-      T index;
-      std::memcpy(&index, first + i, sizeof(T));  // any alignment
-      return index;
-    };
-    for (int64_t i = 1; i < count && rise; ++i) rise = at(i - 1) <= at(i);
-  });
-  return rise;
-}
-
 struct OwnedTable : NarrowTable {
-  bool has_keys;  // else they are made of the indices, which are_read_by_owners()
-
   int32_t key(int64_t position) const {
     if (has_keys) return keys()[position];
     int32_t key = 0;
     BadIndex bad{-1, 0, 0.0};
-    visit_read_indices(problem, at.indices, [&](const auto* indices) {
+    visit_integers(problem, at.indices, [&](const auto* indices) {
       read_run(problem, indices + position, 1, position, 1, &key, bad);
     });
     return key;

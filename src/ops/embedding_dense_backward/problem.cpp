@@ -176,7 +176,7 @@ Plan make_plan(const Problem& problem) {
     plan.passes = 1;
     plan.sort_block = sort_block(problem.rows);
   } else if (takes_buckets(problem, bits)) {
-    cut_buckets(problem.rows, bits, plan);
+    cut_buckets(problem, bits, plan);
   } else {
     plan.passes = (bits + kMaxDigitBits - 1) / kMaxDigitBits;
     plan.digit_bits = (bits + plan.passes - 1) / plan.passes;
@@ -201,7 +201,10 @@ Plan make_plan(const Problem& problem) {
       return plan;
     }
     plan.histogram_bytes = (plan.sort_blocks << plan.digit_bits) * number;
-    if (plan.has_buckets) plan.bucket_bytes = plan.sort_blocks * bucket_scratch(plan);
+    if (plan.has_buckets) {
+      plan.buffer_bytes = bucket_buffers(problem);
+      plan.bucket_bytes = plan.sort_blocks * bucket_scratch(problem, plan);
+    }
   }
   return plan;
 }

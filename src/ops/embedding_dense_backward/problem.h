@@ -47,7 +47,7 @@ struct Plan {
   int64_t sort_block = 0;   // positions in each but the last
   // A narrow table, unless its indices rise: tasks that each own a part of it (owners.h).
   int64_t owners = 0;
-  // One column and many indices without owners: unless those rise, the sort stops at buckets of
+  // Few columns and many indices without owners: unless those rise, the sort stops at buckets of
   // 2^bucket_bits table rows, each of which is summed at once (buckets.h).
   bool has_buckets = false;
   int bucket_bits = 0;

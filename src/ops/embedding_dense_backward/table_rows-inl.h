@@ -70,7 +70,7 @@ void write_single(const Sweep& sweep, int64_t entry, int64_t end, Columns column
   for (size_t at = columns.first; at < columns.last; at += kLanes) {
     const size_t lanes = std::min(columns.last - at, kLanes);
     if (at % (kLineBytes / sizeof(T)) == 0) ask_for<Ask::kNextRows>(ahead + at);  // once a line
-    const F32x16 row = lanes == kLanes ? load16(from + at) : load_first(from + at, lanes);
+    const F32x16 row = lanes == kLanes ? load16(from + at) : load_alone(from + at, lanes);
     put(add(row, zero16()), out, at, lanes, streamed);  // -0 becomes +0
   }
   ask_for_end(ahead, columns.last);

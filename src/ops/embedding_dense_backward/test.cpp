@@ -185,13 +185,16 @@ TEST(EmbeddingDenseBackward, WorkspaceIsSmall) {
     return size;
   };
   EXPECT_EQ(planned({256, 100, 3}, Arrangement::kContiguous), 0u);
-  for (const int64_t rows : {257, 16385, 999999}) {
-    for (const int64_t table_rows : {1, 2047, 2048}) {
-      const auto most = static_cast<uint64_t>(16 * rows + 8 * table_rows);
-      EXPECT_LE(planned({rows, table_rows, 1}, Arrangement::kContiguous), most)
-          << rows << " " << table_rows;
-      EXPECT_LE(planned({rows, table_rows, 1}, Arrangement::kRowPadded), most)
-          << rows << " " << table_rows;
+  for (const int64_t rows : {257, 16385, 70001, 999999}) {
+    for (const int64_t table_rows : {1, 2047, 2048, 400000}) {
+      for (const int64_t cols : {1, 2, 3, 4, 5}) {
+        if (rows > 70001 && cols > 2) continue;  // seconds
+        SCOPED_TRACE(testing::Message() << rows << "x" << table_rows << "x" << cols);
+        const int64_t an_index = cols == 3 || cols == 4 ? 24 : 16;
+        const auto most = static_cast<uint64_t>(an_index * rows + 8 * table_rows);
+        EXPECT_LE(planned({rows, table_rows, cols}, Arrangement::kContiguous), most);
+        EXPECT_LE(planned({rows, table_rows, cols}, Arrangement::kRowPadded), most);
+      }
     }
   }
 }

@@ -90,7 +90,7 @@ inline int64_t bucket_scratch(const Problem& problem, const Plan& plan) {
 }
 
 // Where that takes as much workspace as a sort at most, 16 bytes an index and 8 a table row; of
-// three and four columns half as much again.
+// three and four columns 26.
 inline bool takes_buckets(const Problem& problem, int bits) {
   const bool some = problem.cols > 0 && problem.cols <= kMostBucketColumns &&
                     problem.rows >= kLeastBucketed && problem.rows <= INT32_MAX &&
@@ -101,7 +101,7 @@ inline bool takes_buckets(const Problem& problem, int bits) {
   const auto [keys, records] = bucket_buffers(problem);
   const int64_t counts = plan.sort_blocks * int64_t{sizeof(uint32_t)} << plan.digit_bits;
   const int64_t bytes = keys + records + counts + plan.sort_blocks * bucket_scratch(problem, plan);
-  const int64_t most = (problem.cols > 2 ? 24 : 16) * problem.rows + 8 * problem.table_rows;
+  const int64_t most = (problem.cols > 2 ? 26 : 16) * problem.rows + 8 * problem.table_rows;
   return plan.bucket_bits <= kMostBucketBits && bytes <= most;
 }
 

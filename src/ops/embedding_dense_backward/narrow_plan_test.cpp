@@ -150,7 +150,7 @@ TEST(EmbeddingDenseBackward, OwnersShareTheTable) {
       plan.owners = owners;
       Addresses at;
       at.indices = indices->data();
-      const OwnedRows first = share_table({{problem, plan, at, false}, false});
+      const OwnedRows first = share_table({{problem, plan, at, false, false}});
       std::vector<int64_t> work(static_cast<size_t>(owners));
       EXPECT_EQ(first[0], 0);
       EXPECT_EQ(first[static_cast<size_t>(owners)], kTableRows);

@@ -172,13 +172,13 @@ void fill_buckets(const Buckets<kWidth>& table, BadIndex& bad) {
 
 template <class TOut, size_t kWidth>
 HWY_NOINLINE void sum_bucket(const Buckets<kWidth>& table, int64_t bucket,
-                             RowSum<kWidth>* scratch) {
+                             const SumRoom<kWidth>& room) {
   const int64_t begin = bucket == 0 ? 0 : table.bucket_end(bucket - 1);
   const auto count = static_cast<size_t>(table.bucket_end(bucket) - begin);
   const Record<kWidth>* const records = table.records() + begin;
   const int64_t row = bucket << table.plan.bucket_bits;
   const int64_t rows = int64_t{1} << table.plan.bucket_bits;
-  RowSums<kWidth> sums(scratch, rows, table.long_sums(begin));
+  RowSums<kWidth> sums(room, 0, rows, table.long_sums(begin));
   if (rows == 1) {
     sums.add_run(0, count, [records](size_t i) { return records[i].dy; });
   } else {
@@ -204,10 +204,10 @@ template <class TOut, size_t kWidth>
 void sum_filled(const Buckets<kWidth>& table) {
   const int64_t tasks = std::min(table.buckets(), table.plan.sort_blocks);  // have scratch
   parallel_blocks(tasks, [&](int64_t task) {
-    auto* const scratch = static_cast<RowSum<kWidth>*>(table.scratch(task));
+    const SumRoom<kWidth> room(table.scratch(task), int64_t{1} << table.plan.bucket_bits);
     const int64_t end = first_bucket(table, task + 1, tasks);
     for (int64_t bucket = first_bucket(table, task, tasks); bucket < end; ++bucket) {
-      sum_bucket<TOut>(table, bucket, scratch);
+      sum_bucket<TOut>(table, bucket, room);
     }
   });
 }

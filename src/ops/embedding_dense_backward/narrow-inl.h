@@ -67,10 +67,11 @@ class RowSums {
  public:
   using Sum = RowSum<kWidth>;
 
-  // `rows`: room for so many sums; `spare`: for kWidth LongSums for each segment of all gradient
-  // rows.
-  RowSums(Sum* rows, int64_t count, LongSum* spare) : rows_(rows), long_sums_(spare) {
-    std::fill_n(rows, count, Sum{});
+  // Of `count` rows from the room's `first` one on; `spare`: kWidth LongSums for each segment of
+  // all gradient rows.
+  RowSums(const SumRoom<kWidth>& room, int64_t first, int64_t count, LongSum* spare)
+      : rows_(room.sums + first), totals_(room.totals + first), long_sums_(spare) {
+    std::fill_n(rows_, count, Sum{});
   }
 
   HWY_INLINE void add(int64_t index, const float* dy) {
@@ -79,7 +80,7 @@ class RowSums {
     chain.load(row.chain);
     chain.add(dy);
     chain.store(row.chain);
-    if (++row.count % uint32_t{kChain} == 0) end_chain(row);
+    if (++row.count % uint32_t{kChain} == 0) end_chain(index);
   }
 
   // The next `count` gradient rows of one table row, row_at(0), row_at(1), ...: four chains at once
@@ -95,7 +96,7 @@ class RowSums {
       chain.load(row.chain);
       for (; next < end; ++next) chain.add(row_at(next));
       chain.store(row.chain);
-      if (row.count % uint32_t{kChain} == 0) end_chain(row);
+      if (row.count % uint32_t{kChain} == 0) end_chain(index);
     };
     if (const size_t open = row.count % kChain; open != 0 && count != 0) {
       add_to_chain(kChain - open);
@@ -111,7 +112,7 @@ class RowSums {
       for (const auto& chain : chains) {
         chain.store(row.chain);
         row.count += uint32_t{kChain};
-        end_chain(row);
+        end_chain(index);
       }
     }
     while (next < count) add_to_chain(kChain);
@@ -122,9 +123,9 @@ class RowSums {
     const float chain = row.chain[column];
     const auto count = int64_t{row.count};
     if (count < int64_t{kChain}) return value_of_chain(chain, count, by_frequency);
-    double total = row.total[column];
+    double total = totals_[index].column[column];
     if (count >= kNarrowSegment) {
-      total = long_sums_of(row)[column].total(chain, count);
+      total = long_sums_of(index)[column].total(chain, count);
     } else if (count % int64_t{kChain} != 0) {
       total += static_cast<double>(chain);
     }
@@ -132,32 +133,35 @@ class RowSums {
   }
 
  private:
-  LongSum* long_sums_of(const Sum& row) const {
-    return long_sums_ + std::bit_cast<uint64_t>(row.total[0]) * kWidth;
+  LongSum* long_sums_of(int64_t index) const {
+    return long_sums_ + std::bit_cast<uint64_t>(totals_[index].column[0]) * kWidth;
   }
 
-  HWY_INLINE void end_chain(Sum& row) {
+  HWY_INLINE void end_chain(int64_t index) {
     constexpr uint32_t kSegment{kNarrowSegment};
+    Sum& row = rows_[index];
+    double(&total)[kWidth] = totals_[index].column;
     double chain[kWidth];
     for (size_t c = 0; c < kWidth; ++c) {
       chain[c] = static_cast<double>(row.chain[c]);
       row.chain[c] = 0.0f;
     }
     if (row.count > kSegment) {
-      LongSum* const sums = long_sums_of(row);
+      LongSum* const sums = long_sums_of(index);
       for (size_t c = 0; c < kWidth; ++c) sums[c].add(chain[c], row.count);
       return;
     }
     const bool first = row.count == uint32_t{kChain};
-    for (size_t c = 0; c < kWidth; ++c) row.total[c] = first ? chain[c] : row.total[c] + chain[c];
+    for (size_t c = 0; c < kWidth; ++c) total[c] = first ? chain[c] : total[c] + chain[c];
     if (row.count != kSegment) return;
     for (size_t c = 0; c < kWidth; ++c) {
-      new (long_sums_ + used_ * kWidth + c) LongSum{0.0, row.total[c], 0.0, row.total[c]};
+      new (long_sums_ + used_ * kWidth + c) LongSum{0.0, total[c], 0.0, total[c]};
     }
-    row.total[0] = std::bit_cast<double>(used_++);
+    total[0] = std::bit_cast<double>(used_++);
   }
 
   Sum* const rows_;
+  RowTotal<kWidth>* const totals_;
   LongSum* const long_sums_;
   uint64_t used_ = 0;
 };

@@ -14,6 +14,7 @@
 #include <cstring>
 #include <type_traits>
 
+#include "base/checked.h"
 #include "ops/embedding_dense_backward/problem.h"
 #include "ops/embedding_dense_backward/tree.h"
 
@@ -41,10 +42,35 @@ constexpr auto visit_width(int64_t cols, Use&& use) {
 
 // What is known of a table row while gradient rows are added to it. Wide ones are whole lines.
 template <size_t kWidth>
-struct alignas(kWidth < 8 ? 8 : 64) RowSum {
+struct alignas(kWidth < 8 ? 4 : 64) RowSum {
   float chain[kWidth];  // that is not over
   uint32_t count;
-  double total[kWidth];  // of chains that are over; of a segment and more: which LongSums it has
+};
+// Of chains that are over; of a segment and more: which LongSums it has. Apart, as most rows of
+// long tables never have one.
+template <size_t kWidth>
+struct RowTotal {
+  double column[kWidth];
+};
+
+// Room for the sums of consecutive table rows.
+template <size_t kWidth>
+struct SumRoom {
+  static constexpr int64_t bytes(int64_t rows) {
+    return totals_at(rows) + rows * int64_t{sizeof(RowTotal<kWidth>)};
+  }
+  SumRoom(void* at, int64_t rows)
+      : sums(static_cast<RowSum<kWidth>*>(at)),
+        totals(reinterpret_cast<RowTotal<kWidth>*>(static_cast<std::byte*>(at) + totals_at(rows))) {
+  }
+
+  RowSum<kWidth>* sums;
+  RowTotal<kWidth>* totals;
+
+ private:
+  static constexpr int64_t totals_at(int64_t rows) {
+    return round_up(rows * int64_t{sizeof(RowSum<kWidth>)}, 64);
+  }
 };
 
 // A column of a run of a segment's rows and more, while it grows. Whether the rows since the last

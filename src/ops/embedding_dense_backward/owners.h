@@ -47,13 +47,14 @@ constexpr int64_t long_sums_of_owner(const Problem& problem) {
   return problem.rows / kNarrowSegment *
          visit_width(problem.cols, [](auto width) { return int64_t{width()}; });
 }
-constexpr int64_t sum_bytes(int64_t cols) {
-  return visit_width(cols, [](auto width) { return int64_t{sizeof(RowSum<width()>)}; });
+// Bytes of the sums of so many table rows.
+constexpr int64_t sum_bytes(int64_t table_rows, int64_t cols) {
+  return visit_width(cols, [&](auto width) { return SumRoom<width()>::bytes(table_rows); });
 }
 // Bytes of the second buffer: the sums of the table's rows and of one for all that does not count,
 // then the LongSums of each owner.
 constexpr int64_t owners_bytes(const Problem& problem, int64_t owners) {
-  return (problem.table_rows + 1) * sum_bytes(problem.cols) +
+  return sum_bytes(problem.table_rows + 1, problem.cols) +
          owners * long_sums_of_owner(problem) * static_cast<int64_t>(sizeof(LongSum));
 }
 
@@ -62,9 +63,9 @@ inline int64_t owners_of(const Problem& problem, int64_t threads) {
   if (problem.cols == 0 || problem.cols > kMostNarrowColumns) return 0;
   const int64_t most_bytes = problem.cols == 1 ? kMostSumBytes : kMostSumBytesBesideSort;
   // The sort's workspace is 16 bytes an index, 4 of which are keys here, and 8 a table row.
-  const int64_t most_rows = std::min(most_bytes / sum_bytes(problem.cols), problem.rows);
   const bool takes = problem.rows > kStackIndices && problem.rows <= INT32_MAX &&
-                     problem.table_rows <= most_rows &&
+                     problem.table_rows <= problem.rows &&
+                     sum_bytes(problem.table_rows, problem.cols) <= most_bytes &&
                      (threads <= kMostOwners || problem.rows < kLeastBucketed);
   if (!takes) return 0;
   const int64_t most = std::min({threads, kMostOwners, problem.table_rows});
@@ -86,12 +87,12 @@ struct OwnedTable : NarrowTable {
     return key;
   }
   template <size_t kWidth>
-  RowSum<kWidth>* sums() const {
-    return static_cast<RowSum<kWidth>*>(at.buffers[1]);
+  SumRoom<kWidth> sums() const {
+    return {at.buffers[1], problem.table_rows + 1};
   }
   template <size_t kWidth>
   LongSum* long_sums(int64_t owner) const {
-    auto* const first = reinterpret_cast<LongSum*>(sums<kWidth>() + problem.table_rows + 1);
+    auto* const first = reinterpret_cast<LongSum*>(sums<kWidth>().totals + problem.table_rows + 1);
     return first + owner * long_sums_of_owner(problem);
   }
 };

@@ -36,6 +36,14 @@ void vector_of_bf16(const void* p, size_t count, float* out) {
 }
 
 template <class T>
+void alone(const void* p, size_t count, float* out) {
+  store_raw(load_alone(static_cast<const T*>(p), count), out);
+}
+void alone_f32(const void* p, size_t count, float* out) { alone<float>(p, count, out); }
+void alone_f16(const void* p, size_t count, float* out) { alone<float16_t>(p, count, out); }
+void alone_bf16(const void* p, size_t count, float* out) { alone<bfloat16_t>(p, count, out); }
+
+template <class T>
 void strip_of(const void* p, size_t count, float* out) {
   store_in_order<T>(load_strip_first(static_cast<const T*>(p), count), out);
 }
@@ -55,6 +63,9 @@ namespace {
 HWY_EXPORT(vector_of_f32);
 HWY_EXPORT(vector_of_f16);
 HWY_EXPORT(vector_of_bf16);
+HWY_EXPORT(alone_f32);
+HWY_EXPORT(alone_f16);
+HWY_EXPORT(alone_bf16);
 HWY_EXPORT(strip_of_f32);
 HWY_EXPORT(strip_of_f16);
 HWY_EXPORT(strip_of_bf16);
@@ -117,6 +128,14 @@ TEST(FirstElements, OfAVector) {
     expect_first<float>(kLanes, HWY_DYNAMIC_DISPATCH(vector_of_f32));
     expect_first<float16_t>(kLanes, HWY_DYNAMIC_DISPATCH(vector_of_f16));
     expect_first<bfloat16_t>(kLanes, HWY_DYNAMIC_DISPATCH(vector_of_bf16));
+  });
+}
+
+TEST(FirstElements, OfAVectorFromLinesOfTheirOwn) {
+  for_each_target([] {
+    expect_first<float>(kLanes, HWY_DYNAMIC_DISPATCH(alone_f32));
+    expect_first<float16_t>(kLanes, HWY_DYNAMIC_DISPATCH(alone_f16));
+    expect_first<bfloat16_t>(kLanes, HWY_DYNAMIC_DISPATCH(alone_bf16));
   });
 }
 

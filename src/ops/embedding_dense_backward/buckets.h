@@ -15,6 +15,7 @@
 
 #include "base/checked.h"
 #include "ops/embedding_dense_backward/narrow.h"
+#include "ops/embedding_dense_backward/order.h"
 #include "ops/embedding_dense_backward/problem.h"
 
 namespace aclgrad::embedding_dense_backward {
@@ -51,21 +52,22 @@ constexpr int64_t bucket_share(int64_t cols) {
 inline constexpr int64_t kLeastBucketBlock = 4096;
 inline constexpr int64_t kLeastBucketBlocks = 16;
 inline constexpr int64_t kMostBucketBlocks = 256;
-inline constexpr int64_t kLeastBucketed = kLeastBucketBlock * kLeastBucketBlocks;  // indices
+// Table rows of an index: all of them have their sums set to 0 and read, many of them for nothing.
+inline constexpr int64_t kMostBucketedRows = 16;
 
 // `bits`: those of the largest key, table_rows. As many buckets as leave that share to as many
 // blocks.
 inline void cut_buckets(const Problem& problem, int bits, Plan& plan) {
-  const auto buckets =
-      static_cast<uint64_t>(problem.rows / (kLeastBucketShare * kLeastBucketBlocks));
+  const int64_t most = std::clamp(problem.rows / kLeastBucketBlock, int64_t{1}, kMostBucketBlocks);
+  const int64_t least = std::min(most, kLeastBucketBlocks);
+  const auto buckets = static_cast<uint64_t>(problem.rows / (kLeastBucketShare * least));
   const int most_bits = static_cast<int>(std::bit_width(buckets)) - 1;
   plan.has_buckets = true;
   plan.passes = 1;
   plan.digit_bits = std::min({bits, most_bits, most_digit_bits(problem.cols)});
   plan.bucket_bits = bits - plan.digit_bits;
-  const int64_t most = std::min(problem.rows / kLeastBucketBlock, kMostBucketBlocks);
-  const int64_t blocks = std::clamp(problem.rows / bucket_share(problem.cols) >> plan.digit_bits,
-                                    kLeastBucketBlocks, most);
+  const int64_t blocks =
+      std::clamp(problem.rows / bucket_share(problem.cols) >> plan.digit_bits, least, most);
   plan.sort_block = ceil_div(problem.rows, blocks);
   plan.sort_blocks = ceil_div(problem.rows, plan.sort_block);
 }
@@ -91,20 +93,31 @@ inline int64_t bucket_scratch(const Problem& problem, const Plan& plan) {
   });
 }
 
-// Where that takes as much workspace as a sort at most, 16 bytes an index and 8 a table row; of
-// three and four columns 26.
+// Bytes of workspace of an index, beside 8 of a table row: as many as a sort has, of three and four
+// columns more, unless the operands are large.
+inline int64_t most_bytes_an_index(const Problem& problem) {
+  constexpr int64_t kLarge = 64'000'000;
+  const auto size = [](const View& view) { return static_cast<int64_t>(dtype_size(view.dtype)); };
+  const int64_t operands =
+      problem.rows * (problem.cols * size(problem.dy) + size(problem.indices)) +
+      problem.table_rows * problem.cols * size(problem.dw);
+  const bool few = problem.rows < 1'000'000;
+  return problem.cols > 2 && !(few && operands >= kLarge) ? 26 : 16;
+}
 inline bool takes_buckets(const Problem& problem, int bits) {
   const bool some = problem.cols > 0 && problem.cols <= kMostBucketColumns &&
-                    problem.rows >= kLeastBucketed && problem.rows <= INT32_MAX &&
+                    problem.rows > kStackIndices && problem.rows <= INT32_MAX &&
+                    problem.table_rows / kMostBucketedRows <= problem.rows &&
                     (problem.cols == 1 || make_keys_at_once(problem.indices));
   if (!some) return false;
   Plan plan;
   cut_buckets(problem, bits, plan);
+  if (plan.bucket_bits > kMostBucketBits) return false;
   const auto [keys, records] = bucket_buffers(problem);
   const int64_t counts = plan.sort_blocks * int64_t{sizeof(uint32_t)} << plan.digit_bits;
   const int64_t bytes = keys + records + counts + plan.sort_blocks * bucket_scratch(problem, plan);
-  const int64_t most = (problem.cols > 2 ? 26 : 16) * problem.rows + 8 * problem.table_rows;
-  return plan.bucket_bits <= kMostBucketBits && bytes <= most;
+  const int64_t most = most_bytes_an_index(problem) * problem.rows + 8 * problem.table_rows;
+  return bytes <= most;
 }
 
 // `at.buffers`: of keys, and of records.

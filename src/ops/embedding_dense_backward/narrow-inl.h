@@ -46,6 +46,7 @@ struct RowVectors {
   static constexpr size_t kPart = hn::MaxLanes(Tag());
   static constexpr size_t kCount = kWidth / kPart;
 
+  HWY_INLINE RowVectors() {}
   HWY_INLINE void load(const float* row) {
     for (size_t i = 0; i < kCount; ++i) part[i] = hn::LoadU(Tag(), row + i * kPart);
   }
@@ -190,8 +191,12 @@ HWY_INLINE void write_values(const NarrowTable& table, int64_t row, int64_t coun
     }
     return;
   }
-  for (int64_t i = 0; i < count; ++i) {
-    store_first(load16(values + i * cols), dw + rows(row + i), static_cast<size_t>(cols));
+  const auto width = static_cast<size_t>(cols);
+  for (int64_t i = 0; i < count; ++i, values += cols) {
+    TOut* const out = dw + rows(row + i);
+    for (size_t at = 0; at < width; at += kLanes) {
+      store_first(load16(values + at), out + at, std::min(width - at, kLanes));
+    }
   }
 }
 

@@ -163,12 +163,12 @@ constexpr auto kLanesOfMask = [] {
 HWY_INLINE size_t store_lanes(VecU32 v, hn::Mask<TagU32> mask, uint32_t* to) {
   const TagU32 d;
 #if HWY_TARGET == HWY_AVX2
-  uint8_t bits = 0;
-  hn::StoreMaskBits(d, mask, &bits);
-  const auto lanes = hn::Shr(hn::Set(d, kLanesOfMask[bits]), hn::ShiftLeft<2>(hn::Iota(d, 0)));
+  uint8_t bits[8] = {};  // as many as StoreMaskBits() may write
+  hn::StoreMaskBits(d, mask, bits);
+  const auto lanes = hn::Shr(hn::Set(d, kLanesOfMask[bits[0]]), hn::ShiftLeft<2>(hn::Iota(d, 0)));
   const auto indices = hn::IndicesFromVec(d, hn::And(lanes, hn::Set(d, 7u)));
   hn::StoreU(hn::TableLookupLanes(v, indices), d, to);
-  return static_cast<size_t>(std::popcount(bits));
+  return static_cast<size_t>(std::popcount(bits[0]));
 #else
   hn::StoreU(hn::Compress(v, mask), d, to);
   return hn::CountTrue(d, mask);
@@ -211,7 +211,13 @@ struct Owned {
 // Zen 4, 4 million FP32 gradient rows, ms, together and row by row: 2 table rows 20 and 4.7, 5 9.1
 // and 5.6, 8 6.8 and 5.4, 12 9.1 and 6.3, 16 6.3 and 8.1.) More owners add up less each, but look
 // at all.
-constexpr int64_t few_owned(int64_t owners) { return std::max(int64_t{1}, 12 / owners); }
+// Of eight columns a third of them, of more none: several of those are on their way at once (Zen 3,
+// time one by one beside row by row, one core and two, 1 million rows: 2 table rows of 8 columns
+// 1.11 and 1.48, 12 0.69 and 1.03; 8 of 16 0.41 and 0.54, 2 of 32 0.58 and 1.03).
+constexpr int64_t few_owned(int64_t owners, size_t width) {
+  if (width > 8) return 0;
+  return std::max(int64_t{1}, (width == 8 ? 4 : 12) / owners);
+}
 
 // Add the gradient rows of the owned table rows to their sums; those of all; of few.
 template <size_t kWidth>
@@ -263,7 +269,7 @@ void sum_owned_columns(const OwnedTable& table, BadIndex& bad) {
     if (count == 0 && owner > 0) return;
     Reader<kWidth> reader(table, owner == 0 ? &bad : nullptr);
     const Owned owned{static_cast<int32_t>(first), static_cast<int32_t>(first + count)};
-    const bool few = count <= few_owned(owners);
+    const bool few = count <= few_owned(owners, kWidth);
     const bool all = owners == 1 && !few;
     // Where no key is left out, those of what does not count have a sum, too.
     RowSums<kWidth> sums(table.sums<kWidth>(), first, all ? count + 1 : count,

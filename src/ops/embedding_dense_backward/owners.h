@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // A narrow table whose sums the caches hold: each of a few tasks owns a part of the table,
 // goes over all keys in their order and adds up the gradient rows of its own (owners-inl.h).
-// Nothing is moved, so that this takes a third of the time of a sort, but every owner looks at
-// every key. Does not influence the bits.
+// Nothing is moved, so that this takes a third to a half of the time of a sort, but every owner
+// looks at every key. Does not influence the bits.
 #ifndef ACLGRAD_OPS_EMBEDDING_DENSE_BACKWARD_OWNERS_H_
 #define ACLGRAD_OPS_EMBEDDING_DENSE_BACKWARD_OWNERS_H_
 
@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <cstring>
 
+#include "kernels/cpu/cache.h"
 #include "kernels/cpu/rows.h"
 #include "ops/embedding_dense_backward/buckets.h"
 #include "ops/embedding_dense_backward/narrow.h"
@@ -24,15 +25,20 @@ namespace aclgrad::embedding_dense_backward {
 // indices go to buckets or are sorted.
 inline constexpr int64_t kMostOwners = 8;
 // Bytes of a row, of all owners: each of them reads all rows (two cores of Zen 4, time beside the
-// sort: f32 16 columns 0.7 to 1.0, 24 0.9 to 1.7, 32 1.0 to 1.4; one core 0.35, 0.4, 0.4 to 0.9).
-inline constexpr int64_t kMostOwnedBytes = 128;
+// sort: f32 16 columns 0.7 to 1.0, 24 0.9 to 1.7, 32 1.0 to 1.4; one core 0.35, 0.4, 0.4 to 0.9; of
+// Zen 3 17 columns 0.40, 32 0.54).
+inline int64_t most_owned_bytes() { return has_small_l2() ? 256 : 128; }
+// From here on more threads than owners fill buckets or sort.
+inline constexpr int64_t kManyIndices = 65536;
 // Indices that are worth an owner, 10 to 20 us of one core.
 inline constexpr int64_t kOwnerShare = 8192;
-// Bytes of sums of all table rows, of one column and of more (Zen 4 with 32 MiB of L3, 4 million
-// FP32 gradient rows, times as long as by buckets, two cores and one: 200000 table rows 0.72 and
-// 0.61, 500000 0.81 and 0.89, 1000000 1.6; a sort takes longer than buckets).
-inline constexpr int64_t kMostSumBytes = int64_t{4} << 20;
-inline constexpr int64_t kMostSumBytesBesideSort = int64_t{8} << 20;
+// Bytes of the sums of all table rows, of one column, of up to four, which else go to buckets, and
+// of more, which are sorted. Both machines have 32 MiB of L3; time beside what else is done, two
+// cores and one: of one column, Zen 4, sums of 3 MiB 0.72 and 0.61, 8 0.81 and 0.89, 16 1.6; of
+// four, Zen 3, 25 MiB 0.97 and 1.24; of eight 15 MiB 0.36 and 0.28, 29 0.59 and 0.64.
+constexpr int64_t most_sum_bytes(int64_t cols) {
+  return int64_t{cols == 1 ? 4 : cols <= kMostBucketColumns ? 8 : 32} << 20;
+}
 
 // Gradient rows with gaps between them cost a line of memory each, which several owners would all
 // fetch (two cores of Zen 4, 2000000x1000x1 with a stride of 16, two owners and buckets: 10 and
@@ -61,18 +67,17 @@ constexpr int64_t owners_bytes(const Problem& problem, int64_t owners) {
 // How many owners share the table; 0: it goes another way.
 inline int64_t owners_of(const Problem& problem, int64_t threads) {
   if (problem.cols == 0 || problem.cols > kMostNarrowColumns) return 0;
-  const int64_t most_bytes = problem.cols == 1 ? kMostSumBytes : kMostSumBytesBesideSort;
   // The sort's workspace is 16 bytes an index, 4 of which are keys here, and 8 a table row.
   const bool takes = problem.rows > kStackIndices && problem.rows <= INT32_MAX &&
-                     problem.table_rows <= problem.rows &&
-                     sum_bytes(problem.table_rows, problem.cols) <= most_bytes &&
-                     (threads <= kMostOwners || problem.rows < kLeastBucketed);
+                     problem.table_rows <= kMostBucketedRows * problem.rows &&
+                     sum_bytes(problem.table_rows, problem.cols) <= most_sum_bytes(problem.cols) &&
+                     (threads <= kMostOwners || problem.rows < kManyIndices);
   if (!takes) return 0;
   const int64_t most = std::min({threads, kMostOwners, problem.table_rows});
   const int64_t owners = std::clamp(problem.rows / kOwnerShare, int64_t{1}, most);
   const int64_t row_bytes = problem.cols * static_cast<int64_t>(dtype_size(problem.dy.dtype));
   const bool fits = owners_bytes(problem, owners) <= 12 * problem.rows + 8 * problem.table_rows &&
-                    owners * row_bytes <= kMostOwnedBytes;
+                    owners * row_bytes <= most_owned_bytes();
   return fits && (owners == 1 || rows_follow(problem)) ? owners : 0;
 }
 

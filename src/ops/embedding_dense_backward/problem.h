@@ -38,7 +38,8 @@ struct Problem {
   bool scale_by_frequency = false;
 };
 
-// How it is cut, from the shape, the dtypes and, for owners, the number of threads.
+// How it is cut, from the shape, the dtypes and, of a narrow table, the strides and the number of
+// threads.
 struct Plan {
   bool wide = false;        // the sort needs 64-bit numbers
   int digit_bits = 1;       // of a sorting pass

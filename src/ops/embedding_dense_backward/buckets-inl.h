@@ -98,7 +98,7 @@ template <size_t kWidth, class ReadRow>
 HWY_NOINLINE void move_block(const Buckets<kWidth>& table, int64_t block, const ReadRow& read_row) {
   using Record = Record<kWidth>;
   constexpr auto kGroup = static_cast<uint32_t>(embedding_dense_backward::kGroup<kWidth>);
-  auto* const waiting = static_cast<Record*>(table.scratch(block));
+  Record* const waiting = table.groups(block);
   uint32_t places[size_t{1} << most_digit_bits(kWidth)];
   const size_t buckets = size_t{1} << table.plan.digit_bits;
   uint32_t* const firsts = table.places(block);
@@ -202,9 +202,9 @@ int64_t first_bucket(const Buckets<kWidth>& table, int64_t task, int64_t tasks) 
 
 template <class TOut, size_t kWidth>
 void sum_filled(const Buckets<kWidth>& table) {
-  const int64_t tasks = std::min(table.buckets(), table.plan.sort_blocks);  // have scratch
+  const int64_t tasks = std::min(table.buckets(), bucket_tasks(table.plan));
   parallel_blocks(tasks, [&](int64_t task) {
-    const SumRoom<kWidth> room(table.scratch(task), int64_t{1} << table.plan.bucket_bits);
+    const SumRoom<kWidth> room = table.sums(task);
     const int64_t end = first_bucket(table, task + 1, tasks);
     for (int64_t bucket = first_bucket(table, task, tasks); bucket < end; ++bucket) {
       sum_bucket<TOut>(table, bucket, room);

@@ -85,12 +85,25 @@ inline std::array<int64_t, 2> bucket_buffers(const Problem& problem) {
                       std::max(sort_bytes, round_up(records, 64) + long_sums)};
   });
 }
-// Bytes of scratch of a block of the sort, first for groups that are filled, later for sums.
-inline int64_t bucket_scratch(const Problem& problem, const Plan& plan) {
+// Tasks that add up buckets: fewer than blocks of the sort, as each has room for a bucket's sums.
+constexpr int64_t bucket_tasks(const Plan& plan) {
+  return std::min(plan.sort_blocks, std::max(int64_t{8}, plan.sort_blocks / 4));
+}
+// Bytes of the groups of a block of the sort, which are filled, and of a task's sums; of all, in
+// the same place.
+inline int64_t group_bytes(const Problem& problem, const Plan& plan) {
   return visit_width<kMostBucketColumns>(problem.cols, [&](auto width) {
-    const int64_t groups = kGroup<width()> * int64_t{sizeof(Record<width()>)} << plan.digit_bits;
-    return round_up(std::max(groups, SumRoom<width()>::bytes(int64_t{1} << plan.bucket_bits)), 64);
+    return kGroup<width()> * int64_t{sizeof(Record<width()>)} << plan.digit_bits;
   });
+}
+inline int64_t bucket_sum_bytes(const Problem& problem, const Plan& plan) {
+  return visit_width<kMostBucketColumns>(problem.cols, [&](auto width) {
+    return round_up(SumRoom<width()>::bytes(int64_t{1} << plan.bucket_bits), 64);
+  });
+}
+inline int64_t bucket_scratch(const Problem& problem, const Plan& plan) {
+  return std::max(plan.sort_blocks * group_bytes(problem, plan),
+                  bucket_tasks(plan) * bucket_sum_bytes(problem, plan));
 }
 
 // Bytes of workspace of an index, beside 8 of a table row: as many as a sort has, of three and four
@@ -115,7 +128,7 @@ inline bool takes_buckets(const Problem& problem, int bits) {
   if (plan.bucket_bits > kMostBucketBits) return false;
   const auto [keys, records] = bucket_buffers(problem);
   const int64_t counts = plan.sort_blocks * int64_t{sizeof(uint32_t)} << plan.digit_bits;
-  const int64_t bytes = keys + records + counts + plan.sort_blocks * bucket_scratch(problem, plan);
+  const int64_t bytes = keys + records + counts + bucket_scratch(problem, plan);
   const int64_t most = most_bytes_an_index(problem) * problem.rows + 8 * problem.table_rows;
   return bytes <= most;
 }
@@ -123,8 +136,13 @@ inline bool takes_buckets(const Problem& problem, int bits) {
 // `at.buffers`: of keys, and of records.
 template <size_t kWidth>
 struct Buckets : NarrowTable {
-  void* scratch(int64_t block) const {
-    return static_cast<std::byte*>(at.bucket_scratch) + block * bucket_scratch(problem, plan);
+  Record<kWidth>* groups(int64_t block) const {
+    auto* const first = static_cast<std::byte*>(at.bucket_scratch);
+    return reinterpret_cast<Record<kWidth>*>(first + block * group_bytes(problem, plan));
+  }
+  SumRoom<kWidth> sums(int64_t task) const {
+    auto* const first = static_cast<std::byte*>(at.bucket_scratch);
+    return {first + task * bucket_sum_bytes(problem, plan), int64_t{1} << plan.bucket_bits};
   }
   Record<kWidth>* records() const { return static_cast<Record<kWidth>*>(at.buffers[1]); }
   // Room for those of the records from `begin` on.

@@ -203,7 +203,7 @@ Plan make_plan(const Problem& problem) {
     plan.histogram_bytes = (plan.sort_blocks << plan.digit_bits) * number;
     if (plan.has_buckets) {
       plan.buffer_bytes = bucket_buffers(problem);
-      plan.bucket_bytes = plan.sort_blocks * bucket_scratch(problem, plan);
+      plan.bucket_bytes = bucket_scratch(problem, plan);
     }
   }
   return plan;

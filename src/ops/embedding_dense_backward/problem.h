@@ -62,7 +62,7 @@ struct Plan {
   // sums of owners.
   std::array<int64_t, 2> buffer_bytes{};
   int64_t histogram_bytes = 0;
-  int64_t bucket_bytes = 0;  // scratch of all blocks of the sort
+  int64_t bucket_bytes = 0;  // groups of all blocks of the sort, later sums of all tasks
 };
 Plan make_plan(const Problem& problem);
 

@@ -62,7 +62,7 @@ void expect_bits_of_wide(Problem& narrow) {
 void check(Problem& problem) {
   problem.run_and_check();
   expect_bits_of_wide(problem);
-  if (problem.grad.dims()[0] > 1000000) return;  // seconds
+  if (problem.grad.dims()[0] > 200000 || problem.num_weights > 100000) return;  // seconds
   problem.show_order();
   expect_bits_of_wide(problem);
   expect_same_bits_everywhere([&] { return problem.run_it(); }, {&problem.out});
@@ -89,7 +89,7 @@ class NarrowTable : public testing::TestWithParam<Way> {
 };
 INSTANTIATE_TEST_SUITE_P(EmbeddingDenseBackward, NarrowTable,
                          testing::Values(Way{1, 1}, Way{2, 1}, Way{9, 1}, Way{1, 2}, Way{9, 2},
-                                         Way{8, 4}, Way{9, 3}, Way{4, 7}, Way{2, 16}, Way{1, 29}),
+                                         Way{8, 4}, Way{2, 16}, Way{1, 29}),
                          [](const auto& with) {
                            return std::to_string(with.param.threads) + "Threads" +
                                   std::to_string(with.param.cols) + "Columns";

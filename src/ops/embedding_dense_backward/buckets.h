@@ -85,6 +85,11 @@ inline std::array<int64_t, 2> bucket_buffers(const Problem& problem) {
                       std::max(sort_bytes, round_up(records, 64) + long_sums)};
   });
 }
+// The sort's two buffers in that of the records, where keys are made at once.
+inline std::array<void*, 2> room_of_records(const Problem& problem, const Addresses& at) {
+  const int64_t key_bytes = problem.rows * static_cast<int64_t>(sizeof(int32_t));
+  return {at.buffers[1], static_cast<std::byte*>(at.buffers[1]) + round_up(key_bytes, 64)};
+}
 // Tasks that add up buckets: fewer than blocks of the sort, as each has room for a bucket's sums.
 constexpr int64_t bucket_tasks(const Plan& plan) {
   return std::min(plan.sort_blocks, std::max(int64_t{8}, plan.sort_blocks / 4));

@@ -6,7 +6,6 @@
 // of dy (few_runs-inl.h); finish_run() joins what those left. Narrow tables go other ways
 // (narrow.h).
 #include <algorithm>
-#include <array>
 #include <cstddef>
 
 #include "kernels/cpu/cache.h"
@@ -235,12 +234,6 @@ void dispatch(const Sweep& sweep) {
     default:
       return HWY_DYNAMIC_DISPATCH(run_f32)(sweep);
   }
-}
-
-// Of keys, and of what else the sort needs of indices that rise.
-std::array<void*, 2> room_of_records(const Problem& problem, const Addresses& at) {
-  const int64_t key_bytes = round_up(problem.rows * static_cast<int64_t>(sizeof(int32_t)), 64);
-  return {at.buffers[1], static_cast<std::byte*>(at.buffers[1]) + key_bytes};
 }
 
 template <class Key>
